@@ -1,0 +1,58 @@
+# Two commands on a fresh clone: `make demo` and `make test`. Each sets up what it needs in .venv.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# One BLAS thread: a decision sits beside training, and must be reproducible.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help demo test lint types layers check bench forecast latency figures clean
+
+help:  ## show this help
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "freezethaw needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml .ci/system-packages | $(BIN)/python
+	.ci/system-packages
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo  ## tune a small real model on scikit-learn's digits
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/.dev  ## the whole test suite
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.dev  ## style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## strict type checking
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev  ## who may import whom
+	$(BIN)/lint-imports
+
+check: lint types layers  ## lint, types and layers
+
+forecast: $(VENV)/.dev  ## benchmark: forecasts of real curves
+	$(BIN)/python -m benchmarks.forecast $(ARGS)
+
+latency: $(VENV)/.dev  ## benchmark: seconds and memory of the model
+	$(BIN)/python -m benchmarks.latency $(ARGS)
+
+bench: forecast latency  ## all benchmarks
+
+figures: $(VENV)/.dev  ## redraw the pictures of the docs
+	$(BIN)/python -m docs.draw
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

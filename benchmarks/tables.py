@@ -1,0 +1,98 @@
+"""Real learning curves as tables: configurations in the unit cube, and the loss of every epoch of each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from freezethaw.model.specification import Geometry
+
+SUITES = ("taskset", "lcbench", "deepobs", "arlbench")
+
+
+@dataclass(frozen=True)
+class Table:
+    """All runs of one problem. Losses are to be minimised; NaN or infinite where a run diverged."""
+
+    name: str
+    features: np.ndarray  # (configs, columns) in the unit cube
+    geometry: Geometry
+    losses: np.ndarray  # (configs, seeds, epochs)
+    seconds: np.ndarray | None = None  # (configs, epochs) of each epoch
+
+    @property
+    def suite(self) -> str:
+        return self.name.split("/")[0]
+
+    @property
+    def epochs(self) -> int:
+        return self.losses.shape[2]
+
+
+def data_folder() -> Path | None:
+    """Where the data are: FREEZETHAW_DATA, or ../shared/data beside the project; None where there are none."""
+    places = [os.environ.get("FREEZETHAW_DATA"), Path(__file__).parents[2] / "shared" / "data"]
+    return next((Path(p) for p in places if p and Path(p).is_dir()), None)
+
+
+def unit_cube(values: np.ndarray, log: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Positions between the bounds, on each column's own scale."""
+
+    def scale(x: np.ndarray) -> np.ndarray:
+        return np.where(log, np.log(np.where(log, x, 1.0)), x)
+
+    return np.clip((scale(values) - scale(low)) / (scale(high) - scale(low)), 0.0, 1.0)
+
+
+def _rectangular(folder: Path, file: str, suite: str) -> list[Table]:
+    with np.load(folder / file) as z:
+        features = unit_cube(z["hp"].astype(float), z["hp_log"].astype(bool), z["hp_lower"], z["hp_upper"])
+        geometry = Geometry.plain(features.shape[1])
+        seconds = np.diff(z["seconds"].astype(float), prepend=0.0) if "seconds" in z else [None] * len(z["loss"])
+        return [
+            Table(f"{suite}/{name}", features, geometry, loss[:, None, :].astype(float), time)
+            for name, loss, time in zip(z["task_names"], z["loss"], seconds, strict=True)
+        ]
+
+
+def _deepobs(folder: Path) -> list[Table]:
+    tables = []
+    with np.load(folder / "deepobs_baselines" / "deepobs_baselines.npz") as z:
+        for problem in sorted({key.split("/")[0] for key in z}):
+            rate, optimizer = np.log(z[f"{problem}/lr"]), z[f"{problem}/optimizer"]
+            x = (rate - rate.min()) / (rate.max() - rate.min())
+            one_hot = (optimizer[:, None] == np.unique(optimizer)[None, :]) / np.sqrt(2)
+            geometry = Geometry((0, *(1,) * one_hot.shape[1]), (True, *(False,) * one_hot.shape[1]))
+            losses = z[f"{problem}/test_losses"][:, None, 1:].astype(float)  # index 0 is before training
+            tables.append(Table(f"deepobs/{problem}", np.column_stack([x, one_hot]), geometry, losses))
+    return tables
+
+
+def _arlbench(folder: Path) -> list[Table]:
+    tables = []
+    for file in sorted((folder / "arlbench").glob("*.npz")):
+        with np.load(file) as z:
+            hp, performance = z["hp"].astype(float), z["performance"].astype(float)
+        low, high = np.nanmin(hp, axis=0), np.nanmax(hp, axis=0)
+        log = (low > 0) & (high / np.maximum(low, 1e-300) > 50)
+        varied = high > low
+        filled = np.where(np.isfinite(hp), hp, low)[:, varied]
+        features = unit_cube(filled, log[varied], low[varied], high[varied])
+        features[~np.isfinite(hp[:, varied])] = 0.5  # inactive: the same for all that lack it
+        tables.append(Table(f"arlbench/{file.stem}", features, Geometry.plain(features.shape[1]), -performance))
+    return tables
+
+
+@cache
+def load() -> dict[str, Table]:
+    """All tables by name."""
+    folder = data_folder()
+    if folder is None:
+        raise FileNotFoundError("no data: set FREEZETHAW_DATA to the folder that holds taskset.npz and the others")
+    found = _rectangular(folder, "taskset.npz", "taskset")
+    found += _rectangular(folder, "lcbench_surrogate.npz", "lcbench")
+    return {table.name: table for table in found + _deepobs(folder) + _arlbench(folder)}

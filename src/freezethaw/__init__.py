@@ -1,0 +1,79 @@
+"""Freeze-thaw Bayesian optimisation: tunes anything that trains in epochs by forecasting its learning curves."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from freezethaw.errors import (
+        AllPending,
+        FreezeThawError,
+        ModelError,
+        SpaceError,
+        StudyError,
+        StudyFinished,
+        TellError,
+    )
+    from freezethaw.records import Best, Budget, Checkpoints, Decision, Result, Run
+    from freezethaw.space import Choice, Float, Int, Space
+    from freezethaw.study import Study
+    from freezethaw.tune import tune
+
+# public name -> module; resolved on first use, so that `import freezethaw` is quick
+_HOMES = {
+    "AllPending": "errors",
+    "Best": "records",
+    "Budget": "records",
+    "Checkpoints": "records",
+    "Choice": "space",
+    "Decision": "records",
+    "Float": "space",
+    "FreezeThawError": "errors",
+    "Int": "space",
+    "ModelError": "errors",
+    "Result": "records",
+    "Run": "records",
+    "Space": "space",
+    "SpaceError": "errors",
+    "Study": "study",
+    "StudyError": "errors",
+    "StudyFinished": "errors",
+    "TellError": "errors",
+    "tune": "tune",
+}
+__all__ = [
+    "AllPending",
+    "Best",
+    "Budget",
+    "Checkpoints",
+    "Choice",
+    "Decision",
+    "Float",
+    "FreezeThawError",
+    "Int",
+    "ModelError",
+    "Result",
+    "Run",
+    "Space",
+    "SpaceError",
+    "Study",
+    "StudyError",
+    "StudyFinished",
+    "TellError",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'freezethaw' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"freezethaw.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

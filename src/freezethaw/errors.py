@@ -1,0 +1,39 @@
+"""Every error that freezethaw raises on purpose. Catch `FreezeThawError` to catch them all."""
+
+from __future__ import annotations
+
+
+class FreezeThawError(Exception):
+    """Base of all errors of this package."""
+
+
+class SpaceError(FreezeThawError, ValueError):
+    """A search space or a configuration is not what it should be; the message names the parameter."""
+
+
+class ModelError(FreezeThawError, ValueError):
+    """The model was given something it cannot use; the message says what and what was expected."""
+
+
+class SingularCovarianceError(ModelError):
+    """A covariance is not positive definite in floating point: the hyperparameters are too extreme for these data."""
+
+
+class TellError(FreezeThawError, ValueError):
+    """A `tell` that cannot be recorded. The study is unchanged."""
+
+
+class StudyError(FreezeThawError, ValueError):
+    """A study was asked for something it does not have or cannot do."""
+
+
+class StudyFinished(FreezeThawError):  # noqa: N818 - an end, not a mistake
+    """There is nothing left to decide; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class AllPending(FreezeThawError):  # noqa: N818 - a state, not a mistake
+    """Everything that could be advanced is being advanced already; ask again after the next tell."""

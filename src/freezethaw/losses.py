@@ -1,0 +1,213 @@
+"""From the user's losses to model units and back: one monotone, robust transform, and forecasts in the user's units.
+
+Real losses are wild: plateaus at chance level, 1e34 next to 0.1, metrics to be maximised. The model wants numbers with
+zero mean and unit variance that look somewhat normal, and resolution where the good losses are. `Transform.fit` caps
+absurd values, compresses those above the median, and maps through a monotone spline whose knots lie half way between
+these compressed losses and their normal scores (`blend`). With `blend` = 0 it is affine up to the cap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, ndtri, stdtr, stdtrit
+
+from freezethaw.errors import ModelError
+
+Array = NDArray[np.float64]
+
+FENCE = 50.0  # losses further above the median than this many times what separates it from the best are absurd
+KNOTS = 12
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A monotone rational-quadratic spline (Gregory and Delbourgo 1982) with straight tails; plain numbers only."""
+
+    sign: float  # -1 where the user maximises
+    knots: tuple[float, ...]  # losses, increasing
+    scores: tuple[float, ...]  # model units, increasing
+    slopes: tuple[float, ...]  # derivatives at the knots, positive
+    cap: float  # losses above count as this
+
+    @classmethod
+    def fit(cls, losses: ArrayLike, maximize: bool = False, blend: float = 0.5) -> Transform:
+        """Fit to the finite losses seen so far. `blend` = 0 is affine (the paper), 1 is normal scores alone."""
+        sign = -1.0 if maximize else 1.0
+        y = sign * np.asarray(losses, dtype=np.float64).ravel()
+        y = np.sort(y[np.isfinite(y)])
+        if not len(y):
+            raise ModelError("there is no finite loss to fit a transform to")
+        spread = _spread(y)
+        cap = float(np.median(y) + FENCE * spread)
+        y = np.minimum(y, cap)
+        knots, scores = _knots(y, spread, blend)
+        slopes = _slopes(knots, scores)
+        raw = cls(sign, tuple(knots), tuple(scores), tuple(slopes), cap)
+        z = raw._forward(y)[0]
+        scale = float(z.std()) if len(np.unique(y)) > 1 else 1.0
+        shift = float(z.mean())
+        return cls(sign, tuple(knots), tuple((scores - shift) / scale), tuple(slopes / scale), cap)
+
+    def to_model(self, losses: ArrayLike) -> Array:
+        """Losses in model units; absurd ones count as the cap."""
+        y = np.minimum(self.sign * np.asarray(losses, dtype=np.float64), self.cap)
+        return self._forward(y)[0]
+
+    def from_model(self, z: ArrayLike) -> Array:
+        """The losses at these model units; the inverse of the spline, with straight tails."""
+        return self.sign * self._backward(np.asarray(z, dtype=np.float64))
+
+    def with_slope(self, losses: ArrayLike) -> tuple[Array, Array]:
+        """Model units without the cap, and |dz/dloss|: what a density needs."""
+        return self._forward(self.sign * np.asarray(losses, dtype=np.float64))
+
+    def _forward(self, y: Array) -> tuple[Array, Array]:
+        k, s, d = np.array(self.knots), np.array(self.scores), np.array(self.slopes)
+        inside = np.clip(y, k[0], k[-1])
+        i = np.clip(np.searchsorted(k, inside, side="right") - 1, 0, len(k) - 2)
+        width, rise = k[i + 1] - k[i], s[i + 1] - s[i]
+        mean_slope, x = rise / width, (inside - k[i]) / width
+        bend = d[i + 1] + d[i] - 2 * mean_slope
+        below = mean_slope + bend * x * (1 - x)
+        z = s[i] + rise * (mean_slope * x**2 + d[i] * x * (1 - x)) / below
+        slope = mean_slope**2 * (d[i + 1] * x**2 + 2 * mean_slope * x * (1 - x) + d[i] * (1 - x) ** 2) / below**2
+        z = z + d[0] * np.minimum(y - k[0], 0) + d[-1] * np.maximum(y - k[-1], 0)
+        return z, np.where(y < k[0], d[0], np.where(y > k[-1], d[-1], slope))
+
+    def _backward(self, z: Array) -> Array:
+        k, s, d = np.array(self.knots), np.array(self.scores), np.array(self.slopes)
+        inside = np.clip(z, s[0], s[-1])
+        i = np.clip(np.searchsorted(s, inside, side="right") - 1, 0, len(s) - 2)
+        width, rise, e = k[i + 1] - k[i], s[i + 1] - s[i], inside - s[i]
+        mean_slope = rise / width
+        bend = d[i + 1] + d[i] - 2 * mean_slope
+        # the root in [0, 1] of a x^2 + b x + c = 0, in the form that does not cancel
+        a, b, c = rise * (mean_slope - d[i]) + e * bend, rise * d[i] - e * bend, -mean_slope * e
+        x = -2 * c / (b + np.sqrt(np.maximum(b * b - 4 * a * c, 0.0)))
+        y = k[i] + x * width
+        return np.asarray(y + np.minimum(z - s[0], 0) / d[0] + np.maximum(z - s[-1], 0) / d[-1])
+
+
+def _spread(y: Array) -> float:
+    """What separates the best loss from the median: the scale on which differences matter. Never zero."""
+    middle, high = np.quantile(y, [0.5, 0.75])
+    for spread in (middle - y[0], high - middle, y[-1] - middle, 0.1 * abs(middle)):
+        if spread > 1e-9 * abs(middle):
+            return float(spread)
+    return 1.0
+
+
+def _knots(y: Array, spread: float, blend: float) -> tuple[Array, Array]:
+    """Quantiles of the sorted losses, and for each a blend of its value and its normal score; ties share one knot."""
+    n = len(y)
+    middle = np.median(y)
+    above = np.maximum(y - middle, 0.0)
+    compressed = y if blend == 0 else np.minimum(y, middle) + spread * np.log1p(above / spread)
+    standard = (compressed - compressed.mean()) / max(float(compressed.std()), 1e-9 * spread)
+    scores = blend * ndtri((np.arange(n) + 0.5) / n) + (1 - blend) * standard
+    gap = 1e-3 * max(float(y.std()), 1e-9 * spread)
+    knots: list[float] = []
+    at: list[float] = []
+    picks = (0, n - 1) if blend == 0 else np.unique(np.round(np.linspace(0, n - 1, KNOTS)).astype(int))
+    for value in y[np.asarray(picks)]:
+        if knots and value - knots[-1] <= gap:
+            continue
+        tied = slice(*np.searchsorted(y, [value - gap, value + gap], side="right"))
+        knots.append(float(value))
+        at.append(float(scores[tied].mean()))
+    if len(knots) == 1:
+        return np.array([knots[0], knots[0] + spread]), np.array([0.0, 1.0])
+    return np.array(knots), np.array(at)
+
+
+def _slopes(knots: Array, scores: Array) -> Array:
+    """Derivatives at the knots: the weighted geometric mean of the slopes on both sides keeps the spline monotone."""
+    width = np.diff(knots)
+    slope = np.diff(scores) / width
+    if len(slope) == 1:
+        return np.repeat(slope, 2)
+    w = width[1:] / (width[1:] + width[:-1])
+    inner = np.exp(w * np.log(slope[:-1]) + (1 - w) * np.log(slope[1:]))
+    # the tail above is at least as steep as the whole: losses worse than any seen are not stretched without bound
+    overall = (scores[-1] - scores[0]) / (knots[-1] - knots[0])
+    return np.concatenate([slope[:1], inner, [max(slope[-1], overall)]])
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Losses as they will be measured, in the user's units: a mixture over samples, pushed through the transform.
+
+    Component i of entry e is Student-t (normal where `freedoms` are infinite) around `means[i, e]` in model units.
+    """
+
+    transform: Transform
+    weights: Array  # (C, E), columns sum to one
+    means: Array  # (C, E)
+    scales: Array  # (C, E)
+    freedoms: Array  # (C, E)
+
+    @property
+    def mean(self) -> Array:
+        """Expected loss, by a rule of 64 equal-probability nodes for each component."""
+        return self._moment(1)
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of the loss, by the same rule."""
+        return np.sqrt(np.maximum(self._moment(2) - self._moment(1) ** 2, 0.0))
+
+    def _moment(self, power: int) -> Array:
+        nodes = (np.arange(64) + 0.5) / 64
+        t = _quantile(nodes[:, None, None], self.freedoms[None])
+        y = self.transform.from_model(self.means + self.scales * t)
+        return np.asarray(np.einsum("ce,kce->e", self.weights, y**power) / len(nodes))
+
+    def log_density(self, loss: ArrayLike) -> Array:
+        """Log density of the loss, per unit of the user's loss."""
+        z, slope = self.transform.with_slope(loss)
+        x = (z - self.means) / self.scales
+        parts = _log_density(x, self.freedoms) - np.log(self.scales) + np.log(np.maximum(self.weights, 1e-300))
+        return np.asarray(np.logaddexp.reduce(parts, axis=0) + np.log(slope))
+
+    def probability_below(self, loss: ArrayLike) -> Array:
+        """Chance that the loss is smaller than this number, in the user's units."""
+        z, _ = self.transform.with_slope(loss)
+        below = np.sum(self.weights * _cdf((z - self.means) / self.scales, self.freedoms), axis=0)
+        return np.asarray(below if self.transform.sign > 0 else 1.0 - below)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantiles of the loss; shape of `q` followed by the number of entries."""
+        levels = np.asarray(q, dtype=np.float64)
+        if np.any((levels <= 0) | (levels >= 1)):
+            raise ModelError(f"quantiles lie strictly between 0 and 1, not {q}")
+        p = levels if self.transform.sign > 0 else 1.0 - levels
+        p = p.reshape(-1, 1)
+        at = _quantile(p[:, None, :], self.freedoms[None]) * self.scales + self.means  # (Q, C, E)
+        low, high = at.min(axis=1), at.max(axis=1)
+        for _ in range(60):  # bisection: the mixture's quantile lies between its components'
+            middle = 0.5 * (low + high)
+            x = (middle[:, None, :] - self.means) / self.scales
+            below = np.sum(self.weights * _cdf(x, self.freedoms), axis=1) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return self.transform.from_model(0.5 * (low + high)).reshape(*levels.shape, -1)
+
+
+LARGE = 1e6  # beyond this many degrees of freedom Student's t is a normal distribution
+
+
+def _log_density(x: Array, freedom: Array) -> Array:
+    f = np.minimum(freedom, LARGE)
+    constant = gammaln((f + 1) / 2) - gammaln(f / 2) - 0.5 * np.log(f * math.pi)
+    return np.asarray(constant - 0.5 * (f + 1) * np.log1p(x * x / f))
+
+
+def _cdf(x: Array, freedom: Array) -> Array:
+    return np.asarray(stdtr(np.minimum(freedom, LARGE), x))
+
+
+def _quantile(p: Array, freedom: Array) -> Array:
+    return np.asarray(stdtrit(np.minimum(freedom, LARGE), p))

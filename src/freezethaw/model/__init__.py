@@ -1,0 +1,1 @@
+"""The hierarchical Gaussian process over learning curves: pure functions of arrays, immutable values."""

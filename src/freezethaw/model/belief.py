@@ -1,0 +1,269 @@
+"""What is believed of the hyperparameters, carried from one observation to the next.
+
+An *anchor* freezes what turns losses into model units: the transform and the range of the mean's prior. Between two
+anchors a sample's weight is multiplied by its predictive density of the new losses, which is exact because nothing else
+changed; one sample is moved by the slice sampler at a time, so that no decision is slow. A new anchor is cast when a
+loss falls outside the anchored range or when the number of losses has doubled: losses are transformed anew, samples are
+mapped to the new units, and all of them move. The first samples are draws from the prior, so there is no burn-in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import logsumexp
+
+from freezethaw.errors import ModelError
+from freezethaw.losses import Forecast, Transform
+from freezethaw.model import specification
+from freezethaw.model.curves import Array, Curves
+from freezethaw.model.inference import Chains, Target, draw_prior, sample, sweep
+from freezethaw.model.posterior import Points, Posterior, Prediction, condition
+from freezethaw.model.specification import Geometry, Specification, Values
+
+SAMPLES = 10
+MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
+THIN_BEYOND = 100  # curves longer than this are thinned
+DENSE_EPOCHS = 20
+BLEND = {"paper": 0.0}  # the paper standardises; other models take the robust transform
+DEFAULT_BLEND = 0.5
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Runs as the user knows them: configurations in the cube, finite losses in the user's units."""
+
+    configs: Array  # (N, D)
+    losses: tuple[tuple[float, ...], ...]
+    geometry: Geometry
+    horizon: float  # the last epoch that will ever be trained
+    maximize: bool = False
+    epochs: tuple[tuple[float, ...], ...] | None = None  # 1, 2, ... unless said
+
+    @property
+    def count(self) -> int:
+        """How many losses there are."""
+        return sum(len(curve) for curve in self.losses)
+
+    def all_losses(self) -> Array:
+        """Every loss, one after the other."""
+        return np.array([loss for curve in self.losses for loss in curve])
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Frozen units: the transform, the range of losses (model units) it was fitted to, and how many they were."""
+
+    transform: Transform
+    lowest: float
+    highest: float
+    count: int
+
+    @classmethod
+    def cast(cls, observations: Observations, model: str) -> Anchor:
+        """Fit the units to what has been observed."""
+        losses = observations.all_losses()
+        transform = Transform.fit(losses, observations.maximize, BLEND.get(model, DEFAULT_BLEND))
+        z = transform.to_model(losses)
+        return cls(transform, float(z.min()), float(z.max()), len(losses))
+
+    def holds(self, losses: Array) -> bool:
+        """Whether these losses may be read in these units."""
+        z = self.transform.to_model(losses)
+        inside = self.lowest - MARGIN <= z.min() and z.max() <= self.highest + MARGIN
+        return bool(inside and len(losses) < 2 * self.count)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Weighted samples of the hyperparameters in the units of an anchor; plain numbers only."""
+
+    model: str
+    anchor: Anchor
+    samples: tuple[Values, ...]
+    log_weights: tuple[float, ...]  # normalised
+    log_evidences: tuple[float, ...]  # of the observations at each sample, when last weighed
+    turn: int = 0  # whose turn it is to move
+
+    @property
+    def weights(self) -> Array:
+        """(S,) that sum to one."""
+        return np.exp(np.array(self.log_weights))
+
+
+def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> Specification:
+    """The model by name, its priors in the units of the anchor."""
+    if model == "paper":
+        return specification.paper((anchor.lowest, anchor.highest))
+    if model == "drift":
+        return specification.drift(geometry.count, horizon)
+    raise ModelError(f"unknown model {model!r}; known: paper, drift")
+
+
+def gather(observations: Observations, transform: Transform) -> Curves:
+    """The curves in model units."""
+    longest = max((len(curve) for curve in observations.losses), default=0)
+    return Curves.of(
+        observations.configs,
+        [transform.to_model(np.array(curve)) for curve in observations.losses],
+        observations.epochs,
+        DENSE_EPOCHS if longest > THIN_BEYOND else None,
+    )
+
+
+def begin(observations: Observations, model: str, rng: np.random.Generator, count: int = SAMPLES) -> Belief:
+    """The first belief: draws from the prior, weighed and moved."""
+    anchor = Anchor.cast(observations, model)
+    target = _target(observations, model, anchor)
+    draws = [draw_prior(target.parameters, rng) for _ in range(count)]
+    return _settle(Belief(model, anchor, tuple(draws), (0.0,) * count, (0.0,) * count), target, rng)
+
+
+def from_scratch(
+    observations: Observations, model: str, rng: np.random.Generator, count: int = SAMPLES, chains: Chains | None = None
+) -> Belief:
+    """A belief that remembers nothing: chains with a burn-in."""
+    anchor = Anchor.cast(observations, model)
+    target = _target(observations, model, anchor)
+    samples = sample(target, count, rng, chains)
+    evidences = tuple(target.log_evidence(s) for s in samples)
+    return Belief(model, anchor, samples, (-math.log(count),) * count, evidences)
+
+
+def carry(belief: Belief, observations: Observations, rng: np.random.Generator, updates: int | None = None) -> Belief:
+    """The belief after more has been observed. `updates` limits how many hyperparameters of one sample move."""
+    if not belief.anchor.holds(observations.all_losses()):
+        anchor = Anchor.cast(observations, belief.model)
+        target = _target(observations, belief.model, anchor)
+        return _settle(_mapped(belief, anchor, observations, target), target, rng)
+    target = _target(observations, belief.model, belief.anchor)
+    belief = _resampled(_weighed(belief, target), rng)
+    return _moved(belief, target, rng, updates)
+
+
+def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
+    spec = specify(model, anchor, observations.geometry, observations.horizon)
+    return Target(gather(observations, anchor.transform), spec, observations.geometry)
+
+
+def _weighed(belief: Belief, target: Target) -> Belief:
+    """Multiply each weight by the predictive density of what is new since it was last weighed."""
+    evidences = [target.log_evidence(s) for s in belief.samples]
+    logs = np.array(belief.log_weights) + np.array(evidences) - np.array(belief.log_evidences)
+    if not np.isfinite(logs).any():
+        raise ModelError("no sample of the hyperparameters explains the losses; sample from scratch")
+    return replace(belief, log_weights=tuple(logs - logsumexp(logs)), log_evidences=tuple(evidences))
+
+
+def _resampled(belief: Belief, rng: np.random.Generator) -> Belief:
+    """Systematic resampling when fewer than half of the samples carry the weight."""
+    weights, count = belief.weights, len(belief.samples)
+    if 1.0 / np.sum(weights**2) >= 0.5 * count:
+        return belief
+    places = (rng.random() + np.arange(count)) / count
+    kept = np.minimum(np.searchsorted(np.cumsum(weights), places), count - 1)
+    return replace(
+        belief,
+        samples=tuple(belief.samples[k] for k in kept),
+        log_evidences=tuple(belief.log_evidences[k] for k in kept),
+        log_weights=(-math.log(count),) * count,
+    )
+
+
+def _moved(belief: Belief, target: Target, rng: np.random.Generator, updates: int | None) -> Belief:
+    """One transition of the sample whose turn it is; `updates` of its hyperparameters, chosen at random, or all."""
+    at = belief.turn % len(belief.samples)
+    chosen = target.parameters
+    if updates is not None and updates < len(chosen):
+        chosen = tuple(chosen[i] for i in rng.choice(len(chosen), size=updates, replace=False))
+    moved = sweep(target, belief.samples[at], rng, chosen)
+    samples, evidences = list(belief.samples), list(belief.log_evidences)
+    samples[at], evidences[at] = moved, target.log_evidence(moved)
+    return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), turn=at + 1)
+
+
+def _settle(belief: Belief, target: Target, rng: np.random.Generator) -> Belief:
+    """Move every sample once, in new units."""
+    samples = tuple(sweep(target, s, rng) for s in belief.samples)
+    evidences = tuple(target.log_evidence(s) for s in samples)
+    count = len(samples)
+    return replace(belief, samples=samples, log_evidences=evidences, log_weights=(-math.log(count),) * count)
+
+
+def _mapped(belief: Belief, anchor: Anchor, observations: Observations, target: Target) -> Belief:
+    """Carry the samples from the old units to the new: variances by the square of the slope between the two."""
+    losses = observations.all_losses()
+    old, new = belief.anchor.transform.to_model(losses), anchor.transform.to_model(losses)
+    centred = old - old.mean()
+    slope = float(centred @ (new - new.mean()) / (centred @ centred)) if np.ptp(old) > 0 else 1.0
+    shift = float(new.mean() - slope * old.mean())
+    samples = []
+    for s in belief.samples:
+        moved = {}
+        for p in target.parameters:
+            value = s[p.name]
+            if p.name == "mean":
+                value = slope * value + shift
+            elif p.name == "noise" or p.name.endswith(".variance"):
+                value = slope**2 * value
+            moved[p.name] = p.prior.nearest(value)
+        samples.append(moved)
+    return replace(belief, anchor=anchor, samples=tuple(samples))
+
+
+@dataclass(frozen=True)
+class Forecaster:
+    """A belief conditioned on the curves: one posterior for each sample, and forecasts in the user's units."""
+
+    transform: Transform
+    weights: Array
+    posteriors: tuple[Posterior, ...]
+
+    @classmethod
+    def of(cls, belief: Belief, observations: Observations) -> Forecaster:
+        """Condition every sample."""
+        curves = gather(observations, belief.anchor.transform)
+        spec = specify(belief.model, belief.anchor, observations.geometry, observations.horizon)
+        posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in belief.samples)
+        return cls(belief.anchor.transform, belief.weights, posteriors)
+
+    def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
+        """Later losses of an old run."""
+        return self._mixed([p.losses(run, epochs, noise) for p in self.posteriors])
+
+    def config(self, config: Array, epochs: Sequence[float], noise: bool = True) -> Forecast:
+        """Losses of a new run."""
+        return self._mixed([p.new_losses(config, epochs, noise) for p in self.posteriors])
+
+    def visitor(self, config: Array, losses: Sequence[float], epochs: Sequence[float]) -> Forecast:
+        """Later losses of a run that is not among the curves."""
+        z = self.transform.to_model(np.array(losses))
+        seen = np.arange(1.0, len(z) + 1.0)
+        return self._mixed([p.visitor(config, seen, z, epochs) for p in self.posteriors])
+
+    def points(self, points: Sequence[tuple[int | Array, float]], noise: bool = True) -> Forecast:
+        """One loss each of several old runs (by index) and new configurations."""
+        predictions = []
+        for p in self.posteriors:
+            parts = [
+                p.points_of_run(int(who), [epoch], noise)
+                if isinstance(who, int | np.integer)
+                else p.points_of_config(who, [epoch], noise)
+                for who, epoch in points
+            ]
+            predictions.append(p.joint(Points.together(parts)))
+        return self._mixed(predictions)
+
+    def _mixed(self, predictions: Sequence[Prediction]) -> Forecast:
+        weights = [w * p.scales.weights for w, p in zip(self.weights, predictions, strict=True)]
+        components = predictions[0].scales.weights.shape[0]
+        return Forecast(
+            self.transform,
+            np.concatenate(weights),
+            np.concatenate([np.repeat(p.mean[None], components, axis=0) for p in predictions]),
+            np.sqrt(np.concatenate([p.component_variances for p in predictions])),
+            np.concatenate([p.scales.freedoms for p in predictions]),
+        )

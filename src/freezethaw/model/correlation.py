@@ -1,0 +1,72 @@
+"""Correlation between configurations: Matern-5/2 on warped inputs, one length scale for each hyperparameter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freezethaw.model.curves import Array, IntArray
+from freezethaw.model.kernels import matern52, warp
+from freezethaw.model.specification import Geometry, Values
+
+
+def warped(configs: Array, geometry: Geometry, values: Values) -> Array:
+    """Apply w_d to each column that is warped; columns without warp parameters stay as they are."""
+    columns = [_warped_column(configs[:, d], d, values) for d in range(configs.shape[1])]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(configs), 0))
+
+
+def _warped_column(x: Array, column: int, values: Values) -> Array:
+    a = values.get(f"warp.a.{column}")
+    return x if a is None else warp(x, a, values[f"warp.b.{column}"])
+
+
+def scaled(configs: Array, geometry: Geometry, values: Values) -> Array:
+    """Warped inputs divided by their length scales, so that r^2 is a plain squared distance."""
+    lengths = np.array([values[f"length.{g}"] for g in geometry.lengths])
+    return warped(configs, geometry, values) / lengths
+
+
+def correlation(x: Array, z: Array) -> Array:
+    """Matern-5/2 between all pairs of scaled inputs."""
+    r2 = np.einsum("nd,nd->n", x, x)[:, None] + np.einsum("nd,nd->n", z, z)[None, :]
+    r2 -= 2 * x @ z.T
+    return matern52(np.maximum(r2, 0.0))
+
+
+class PairDistances:
+    """Squared distances of all pairs of N configurations, one hyperparameter at a time, for the sampler.
+
+    A length scale or a warp touches one dimension of the distances only; the others are kept.
+    """
+
+    def __init__(self, configs: Array, geometry: Geometry) -> None:
+        self._configs, self._geometry = configs, geometry
+        self._left, self._right = (index.astype(np.int64) for index in np.triu_indices(len(configs), 1))
+        self._squares = np.zeros((geometry.count, len(self._left)))
+        self._warps: list[tuple[float | None, ...] | None] = [None] * geometry.count
+        self._columns = [[c for c, g in enumerate(geometry.lengths) if g == group] for group in range(geometry.count)]
+
+    def correlation(self, values: Values) -> Array:
+        """(N, N) correlation matrix at these values."""
+        for group, columns in enumerate(self._columns):
+            self._refresh(group, columns, values)
+        precisions = np.array([values[f"length.{g}"] ** -2.0 for g in range(self._geometry.count)])
+        return _square(matern52(precisions @ self._squares), self._left, self._right, len(self._configs))
+
+    def _refresh(self, group: int, columns: list[int], values: Values) -> None:
+        key = tuple(values.get(f"warp.{ab}.{c}") for c in columns for ab in "ab")
+        if self._warps[group] == key:
+            return
+        total = np.zeros(len(self._left))
+        for c in columns:
+            w = _warped_column(self._configs[:, c], c, values)
+            difference = w[self._left] - w[self._right]
+            total += difference * difference
+        self._squares[group], self._warps[group] = total, key
+
+
+def _square(pairs: Array, left: IntArray, right: IntArray, count: int) -> Array:
+    K = np.eye(count)
+    K[left, right] = pairs
+    K[right, left] = pairs
+    return K

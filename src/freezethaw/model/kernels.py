@@ -1,0 +1,50 @@
+"""Covariance functions: over epochs (the paper's section 3) and over configurations (its appendix)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc
+
+Array = NDArray[np.float64]
+
+SQRT5 = np.sqrt(5.0)
+
+
+def exponential_decay(t: Array, u: Array, alpha: float, beta: float) -> Array:
+    """Equation 6: a gamma mixture of exponentials, beta^alpha / (t + t' + beta)^alpha. No amplitude: k(0, 0) = 1."""
+    return np.asarray((beta / (t[:, None] + u[None, :] + beta)) ** alpha)
+
+
+def ornstein_uhlenbeck(t: Array, u: Array, length: float) -> Array:
+    """A rough stationary process, exp(-|t - t'| / length), that may be added for wandering curves (section 3)."""
+    return np.asarray(np.exp(-np.abs(t[:, None] - u[None, :]) / length))
+
+
+def smooth_in_log_time(t: Array, u: Array, length: float) -> Array:
+    """Matern-5/2 in the logarithm of the epoch: from 10 to 20 a curve moves about as much as from 1 to 2."""
+    return matern52(((np.log(t)[:, None] - np.log(u)[None, :]) / length) ** 2)
+
+
+def white(t: Array, u: Array) -> Array:
+    """Kronecker's delta of the epochs: noise that no two epochs share."""
+    return np.asarray(t[:, None] == u[None, :], dtype=np.float64)
+
+
+def matern52(squared_distance: Array) -> Array:
+    """Matern-5/2 correlation (1 + sqrt(5 r^2) + 5/3 r^2) exp(-sqrt(5 r^2)) of squared scaled distances r^2."""
+    s = SQRT5 * np.sqrt(squared_distance)
+    # in place: this is the innermost array work of the sampler
+    k = s * s
+    k *= 1.0 / 3.0
+    k += s
+    k += 1.0
+    np.negative(s, out=s)
+    np.exp(s, out=s)
+    k *= s
+    return np.asarray(k)
+
+
+def warp(x: Array, a: float, b: float) -> Array:
+    """Input warping w(x) = BetaCDF(x; a, b) on [0, 1] (Snoek et al. 2014); a = b = 1 leaves x as it is."""
+    return np.asarray(betainc(a, b, x))

@@ -1,0 +1,258 @@
+"""The posterior: evidence of the curves, and predictions of asymptotes and losses, old runs and new alike.
+
+With the pseudo-observations g = R c + unit noise of `summaries`, and c a Gaussian process over configurations,
+everything is one matrix without inverses, B = I + R K R^T, exact for a run with no epoch and stable for near-duplicate
+configurations. `condition` returns an immutable `Posterior`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import block_diag, solve_triangular
+
+from freezethaw.errors import ModelError, SingularCovarianceError
+from freezethaw.model.correlation import PairDistances, correlation, scaled
+from freezethaw.model.curves import Array, Curves, IntArray
+from freezethaw.model.priors import LOG_2PI
+from freezethaw.model.scales import Mixture, ScaleModel, Scales, of_new_run, of_run, scales_of
+from freezethaw.model.specification import Geometry, Specification, Values
+from freezethaw.model.summaries import Summary, TimeModel, extend, summarise
+
+SMALLEST_VARIANCE = 1e-12  # of a prediction, in units where losses have variance one: rounding may leave less
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The pseudo-observations, each divided by its run's scale, and centred on the prior mean."""
+
+    runs: IntArray  # (M,)
+    directions: Array  # W (M, q)
+    values: Array  # (M,)
+    scales: Scales
+    log_density: float  # of all that the coefficients do not enter
+
+
+def rows(summary: Summary, means: Array, model: ScaleModel) -> Rows:
+    """Scale the pseudo-observations by what each run's own residuals, which know nothing of c, say of its noise."""
+    scales = scales_of(summary.residuals, summary.freedoms, model)
+    s = np.sqrt(scales.plug_in[summary.runs])
+    half_logs = -0.5 * (summary.log_determinants.sum() + len(summary.runs) * LOG_2PI)
+    return Rows(
+        runs=summary.runs,
+        directions=summary.directions / s[:, None],
+        values=(summary.values - summary.directions @ means) / s,
+        scales=scales,
+        log_density=float(half_logs + scales.log_density.sum() - np.log(s).sum()),
+    )
+
+
+def noisy_covariance(r: Rows, K: Array, variances: Array, mean_variances: Array) -> Array:
+    """B = I + R (K x A) R^T + R T R^T, the covariance of the pseudo-observations; A, T diagonal."""
+    W = r.directions
+    B = (W * variances) @ W.T
+    B *= K if len(r.runs) == len(K) and np.array_equal(r.runs, np.arange(len(K))) else K[np.ix_(r.runs, r.runs)]
+    if mean_variances.any():
+        B += (W * mean_variances) @ W.T
+    B[np.diag_indices_from(B)] += 1.0
+    return B
+
+
+def evidence(r: Rows, B: Array) -> tuple[float, Array, Array]:
+    """Log evidence of all losses, the factor of B, and L^-1 g (the marginal likelihood of section 4.2)."""
+    if not len(B):
+        return 0.0, B, r.values
+    try:
+        L = np.linalg.cholesky(B)
+    except np.linalg.LinAlgError:
+        raise SingularCovarianceError("the covariance of the curves' coefficients is not positive definite") from None
+    z = solve_triangular(L, r.values, lower=True, check_finite=False)
+    return float(r.log_density - 0.5 * z @ z - np.log(np.diag(L)).sum()), L, z
+
+
+@dataclass(frozen=True)
+class Points:
+    """Quantities to predict, each `offset + slope . c(config)` plus a scaled residual; of old runs or of new ones."""
+
+    configs: Array  # (P, D) scaled
+    offsets: Array  # (P,)
+    slopes: Array  # (P, q)
+    residual: Array  # (P, P) covariance of the residuals at scale one
+    scales: Mixture
+
+    @staticmethod
+    def together(parts: Sequence[Points]) -> Points:
+        """All points side by side; residuals of different parts are independent."""
+        return Points(
+            np.concatenate([p.configs for p in parts]),
+            np.concatenate([p.offsets for p in parts]),
+            np.concatenate([p.slopes for p in parts]),
+            block_diag(*[p.residual for p in parts]),
+            Mixture.together([p.scales for p in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Joint distribution of some quantities in model units: a Gaussian part, and residuals with a scale of their own."""
+
+    mean: Array  # (P,)
+    shared: Array  # (P, P) covariance that comes from the coefficients
+    residual: Array  # (P, P) at scale one
+    scales: Mixture
+
+    @property
+    def covariance(self) -> Array:
+        """(P, P) with the expected scales."""
+        s = np.sqrt(self.scales.mean)
+        return np.asarray(self.shared + s[:, None] * self.residual * s[None, :])
+
+    @property
+    def variance(self) -> Array:
+        """Diagonal of the covariance."""
+        return np.asarray(np.diag(self.covariance))
+
+    @property
+    def component_variances(self) -> Array:
+        """(C, P) squared scale of each component of the marginal distributions."""
+        return np.maximum(np.diag(self.shared) + self.scales.scales * np.diag(self.residual), SMALLEST_VARIANCE)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Curves, a model and the values of its hyperparameters, conditioned: ask it for predictions."""
+
+    curves: Curves
+    specification: Specification
+    geometry: Geometry
+    values: Values
+    time: TimeModel
+    summary: Summary
+    rows: Rows
+    log_evidence: float
+    _inputs: Array  # (N, D) scaled configurations
+    _factor: Array  # L of B
+    _whitened: Array  # L^-1 g
+
+    def asymptotes(self, runs: Sequence[int] = (), configs: ArrayLike | None = None) -> Prediction:
+        """Equation 17: joint distribution of the asymptotes of old runs, then of new configurations."""
+        end = [self.specification.horizon]
+        parts = [self.points_of_run(run, end) for run in runs]
+        if configs is not None:
+            parts += [self.points_of_config(config, end) for config in np.atleast_2d(np.asarray(configs, float))]
+        return self.joint(Points.together(parts)) if parts else _nothing()
+
+    def losses(self, run: int, epochs: ArrayLike, noise: bool = True) -> Prediction:
+        """Equation 18: joint distribution of an old run's losses at any epochs, measured or noise-free."""
+        return self.joint(self.points_of_run(run, epochs, noise))
+
+    def new_losses(self, config: ArrayLike, epochs: ArrayLike, noise: bool = True) -> Prediction:
+        """Equation 19: joint distribution of the losses of a run that has not been started."""
+        return self.joint(self.points_of_config(config, epochs, noise))
+
+    def points_of_run(self, run: int, epochs: ArrayLike, noise: bool = False) -> Points:
+        """Losses of run `run` at these epochs, given its own curve."""
+        if not 0 <= run < len(self.curves):
+            raise ModelError(f"there is no run {run}; the curves hold runs 0 to {len(self.curves) - 1}")
+        t = _checked_epochs(epochs)
+        e = extend(self.curves, self.summary, self.time, run, t)
+        seen = self.curves.observed(run)[0]
+        scales = of_run(self.rows.scales, run, seen[-1], t) if len(seen) else of_new_run(self.rows.scales.model, t)
+        return Points(
+            configs=np.repeat(self._inputs[run : run + 1], len(t), axis=0),
+            offsets=e.offset,
+            slopes=e.slope,
+            residual=e.covariance + (self.time.noise * np.eye(len(t)) if noise else 0.0),
+            scales=scales,
+        )
+
+    def points_of_config(self, config: ArrayLike, epochs: ArrayLike, noise: bool = False) -> Points:
+        """Losses at these epochs of a new run with this configuration."""
+        t = _checked_epochs(epochs)
+        x = np.asarray(config, dtype=np.float64).reshape(1, -1)
+        if x.shape[1] != self.curves.dimensions or not np.isfinite(x).all():
+            raise ModelError(f"a configuration must be {self.curves.dimensions} finite numbers, not {x[0].tolist()}")
+        return Points(
+            configs=np.repeat(scaled(x, self.geometry, self.values), len(t), axis=0),
+            offsets=np.zeros(len(t)),
+            slopes=self.time.basis(t),
+            residual=self.time.covariance(t, t) + (self.time.noise * np.eye(len(t)) if noise else 0.0),
+            scales=of_new_run(self.rows.scales.model, t),
+        )
+
+    def joint(self, points: Points) -> Prediction:
+        """Integrate the coefficients out: their posterior is Gaussian, through the factor of B."""
+        cross, mean = self._cross(points)
+        S = points.slopes
+        prior = correlation(points.configs, points.configs)
+        prior[np.diag_indices_from(prior)] = 1.0
+        prior *= (S * self.specification.coefficient_variances(self.values)) @ S.T
+        prior += (S * self.specification.coefficient_mean_variances()) @ S.T
+        return Prediction(mean, prior - cross.T @ cross, points.residual, points.scales)
+
+    def _cross(self, points: Points) -> tuple[Array, Array]:
+        """L^-1 cov(g, points), and the posterior mean of the points."""
+        S, W = points.slopes, self.rows.directions
+        C = (W * self.specification.coefficient_variances(self.values)) @ S.T
+        C *= correlation(self._inputs, points.configs)[self.rows.runs]
+        C += (W * self.specification.coefficient_mean_variances()) @ S.T
+        cross = solve_triangular(self._factor, C, lower=True, check_finite=False) if len(C) else C
+        prior_mean = S @ self.specification.coefficient_means(self.values)
+        return cross, points.offsets + prior_mean + cross.T @ self._whitened
+
+    def visitor(self, config: ArrayLike, epochs: ArrayLike, losses: ArrayLike, at: ArrayLike) -> Prediction:
+        """Losses at epochs `at` of a run that is not among the curves, from its own curve and what the curves say here.
+
+        Exact: the curves give its coefficients a prior, and its own pseudo-observations update those q numbers.
+        """
+        q = len(self.specification.basis)
+        here = self.points_of_config(config, np.ones(q))
+        c = self.joint(replace(here, slopes=np.eye(q)))
+        single = Curves.of(np.asarray(config, float)[None, :], [losses], [epochs])
+        summary = summarise(single, self.time)
+        own = rows(summary, c.mean, self.rows.scales.model)
+        W = own.directions
+        gain = np.linalg.solve(np.eye(len(W)) + W @ c.shared @ W.T, W @ c.shared).T
+        mean = c.mean + gain @ own.values
+        covariance = c.shared - gain @ W @ c.shared
+        t = _checked_epochs(at)
+        e = extend(single, summary, self.time, 0, t)
+        seen = single.observed(0)[0]
+        scales = of_run(own.scales, 0, seen[-1], t) if len(seen) else of_new_run(own.scales.model, t)
+        noise = self.time.noise * np.eye(len(t))
+        return Prediction(e.offset + e.slope @ mean, e.slope @ covariance @ e.slope.T, e.covariance + noise, scales)
+
+
+def condition(
+    curves: Curves, specification: Specification, values: Values, geometry: Geometry | None = None
+) -> Posterior:
+    """Condition the model on the curves at fixed hyperparameters."""
+    geometry = geometry or Geometry.plain(curves.dimensions)
+    if len(geometry.lengths) != curves.dimensions:
+        raise ModelError(f"the geometry has {len(geometry.lengths)} columns, the configurations {curves.dimensions}")
+    missing = [p.name for p in specification.parameters(geometry) if p.name not in values]
+    if missing:
+        raise ModelError(f"no value for hyperparameter {', '.join(missing)} of model {specification.name!r}")
+    time = specification.time_model(values)
+    summary = summarise(curves, time)
+    r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
+    K = PairDistances(curves.configs, geometry).correlation(values)
+    B = noisy_covariance(r, K, specification.coefficient_variances(values), specification.coefficient_mean_variances())
+    log_evidence, L, z = evidence(r, B)
+    inputs = scaled(curves.configs, geometry, values)
+    return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, L, z)
+
+
+def _checked_epochs(epochs: ArrayLike) -> Array:
+    t = np.atleast_1d(np.asarray(epochs, dtype=np.float64))
+    if t.ndim != 1 or np.isnan(t).any() or np.any(t <= 0):
+        raise ModelError(f"epochs to predict must be a list of positive numbers: {t.tolist()}")
+    return t
+
+
+def _nothing() -> Prediction:
+    none = np.empty((1, 0))
+    return Prediction(np.empty(0), np.empty((0, 0)), np.empty((0, 0)), Mixture(none, none, none))

@@ -1,0 +1,1 @@
+"""Which run to start, freeze or thaw: pure functions; a random generator is an argument."""

@@ -1,0 +1,102 @@
+"""Frozen values that the layers exchange. One word for one thing: study, run, epoch, loss, decision, checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from freezethaw.errors import StudyError
+
+Config = Mapping[str, Any]
+Kind = Literal["start", "thaw"]
+State = Literal["frozen", "pending", "finished", "diverged", "failed"]
+Outcome = Literal["interrupted", "out_of_memory", "failed"]
+OUTCOMES: tuple[Outcome, ...] = ("interrupted", "out_of_memory", "failed")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Train `run` from `from_epoch` (done before) to `to_epoch` (done after), and why."""
+
+    number: int
+    kind: Kind
+    run: int
+    config: Config
+    from_epoch: int
+    to_epoch: int
+    reason: str
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are granted."""
+        return self.to_epoch - self.from_epoch
+
+
+@dataclass(frozen=True)
+class Run:
+    """One configuration being trained: what is known of it now."""
+
+    number: int
+    config: Config
+    losses: tuple[float, ...] = ()  # finite ones, as told
+    seconds: tuple[float, ...] = ()  # of each epoch, NaN where not told
+    state: State = "frozen"
+    outcome: str = ""  # why a failed run failed
+    added: bool = False  # a curve from elsewhere: evidence, never trained here
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self.losses)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best epoch so far: its loss as told, and as expected with the noise removed."""
+
+    run: int
+    epoch: int
+    config: Config
+    loss: float
+    expected: float
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop: whichever of these comes first. It counts the whole study, so raising it continues a finished one."""
+
+    epochs: int | None = None
+    hours: float | None = None  # of training, as told in seconds
+    target: float | None = None  # stop at a loss this good
+    worthwhile: float | None = None  # stop when the expected improvement of going on is smaller than this
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "hours", "worthwhile"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise StudyError(f"Budget: {name} must be a positive number or None, not {value!r}")
+        if self.target is not None and not math.isfinite(self.target):
+            raise StudyError(f"Budget: target must be a finite loss or None, not {self.target!r}")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where checkpoints go, how much room they may take, and how often a running run is saved."""
+
+    folder: Path | str | None = None  # None: a temporary folder that goes with the process
+    gb: float | None = None
+    every: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `tune` returns."""
+
+    best: Best | None
+    reason: str  # why it ended
+    epochs: int  # trained in all
+    runs: tuple[Run, ...] = field(repr=False)

@@ -1,0 +1,1 @@
+"""Where training happens: checkpoints and engines."""

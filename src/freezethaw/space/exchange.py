@@ -1,0 +1,168 @@
+"""Parameters from and to Optuna's distributions and ConfigSpace's spaces. Neither is needed unless called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from freezethaw.errors import FreezeThawError, SpaceError
+from freezethaw.space.parameters import Choice, Float, Int, Parameter
+from freezethaw.space.values import token
+
+MOST_LISTED = 10_000  # values that we write one by one
+
+
+def from_optuna(distributions: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the parameter, or the fixed value where there is only one, of each distribution."""
+    optuna = _imported("optuna.distributions", "optuna")
+    entries: dict[str, Any] = {}
+    for name, given in distributions.items():
+        match given:
+            case optuna.FloatDistribution() | optuna.IntDistribution() if given.low == given.high:
+                entries[name] = given.low
+            case optuna.FloatDistribution():
+                entries[name] = Float(given.low, given.high, log=given.log, step=given.step)
+            case optuna.IntDistribution():
+                entries[name] = Int(given.low, given.high, log=given.log, step=None if given.step == 1 else given.step)
+            case optuna.CategoricalDistribution():
+                entries[name] = _choice_or_fixed(given.choices)
+            case _:
+                raise SpaceError(f"{name}: {given!r} is no Optuna distribution that can be searched here")
+    return entries
+
+
+def to_optuna(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the distribution of each parameter; a fixed value is a choice of one."""
+    optuna = _imported("optuna.distributions", "optuna")
+    distributions = {name: optuna.CategoricalDistribution([value]) for name, value in fixed.items()}
+    for name, parameter in parameters.items():
+        match parameter:
+            case Float(low=low, high=high, log=log, step=step):
+                distributions[name] = optuna.FloatDistribution(low, high, log=log, step=step)
+            case Int(low=low, high=high, log=log, step=step):
+                distributions[name] = optuna.IntDistribution(low, high, log=log, step=step or 1)
+            case Choice(values=values):
+                distributions[name] = optuna.CategoricalDistribution(list(values))
+    return distributions
+
+
+def from_configspace(configspace: Any) -> dict[str, Any]:
+    """Give the parameter or the fixed value of each hyperparameter, with its conditions."""
+    library = _imported("ConfigSpace", "ConfigSpace")
+    if configspace.forbidden_clauses:
+        raise SpaceError(f"forbidden clauses cannot be searched here: {configspace.forbidden_clauses[0]}")
+    when: dict[str, dict[str, list[Any]]] = {}
+    for condition in configspace.conditions:
+        for part in _parts(condition, library):
+            parent, values = _parent_values(part, library)
+            needed = when.setdefault(next(_leaves(part)).child.name, {})
+            tokens = {token(value) for value in values}
+            needed[parent] = [v for v in needed[parent] if token(v) in tokens] if parent in needed else values
+    return {name: _from_hyperparameter(h, when.get(name), library) for name, h in configspace.items()}
+
+
+def _from_hyperparameter(given: Any, when: dict[str, list[Any]] | None, library: Any) -> Any:
+    match given:
+        case library.UniformFloatHyperparameter():
+            return Float(given.lower, given.upper, log=given.log, when=when)
+        case library.UniformIntegerHyperparameter():
+            return Int(given.lower, given.upper, log=given.log, when=when)
+        case library.OrdinalHyperparameter():
+            return _choice_or_fixed(given.sequence, when, ordered=True)
+        case library.CategoricalHyperparameter():
+            return _choice_or_fixed(given.choices, when)
+        case library.Constant():
+            return _choice_or_fixed([given.value], when)
+    raise SpaceError(f"{given.name}: a {type(given).__name__} cannot be searched here; make it uniform or categorical")
+
+
+def _parts(condition: Any, library: Any) -> Iterator[Any]:
+    """Take apart what must hold together."""
+    if isinstance(condition, library.AndConjunction):
+        for component in condition.components:
+            yield from _parts(component, library)
+    else:
+        yield condition
+
+
+def _leaves(condition: Any) -> Iterator[Any]:
+    if hasattr(condition, "components"):
+        for component in condition.components:
+            yield from _leaves(component)
+    else:
+        yield condition
+
+
+def _parent_values(condition: Any, library: Any) -> tuple[str, list[Any]]:
+    """Give the parent of a condition and which of its values satisfy it."""
+    if isinstance(condition, library.EqualsCondition):
+        return condition.parent.name, [condition.value]
+    if isinstance(condition, library.InCondition):
+        return condition.parent.name, list(condition.values)
+    parents = {leaf.parent.name: leaf.parent for leaf in _leaves(condition)}
+    (name, parent), *others = parents.items()
+    values: list[Any] = []
+    match parent:
+        case library.UniformIntegerHyperparameter() if parent.upper - parent.lower < MOST_LISTED:
+            values = list(range(parent.lower, parent.upper + 1))
+        case library.OrdinalHyperparameter():
+            values = list(parent.sequence)
+        case library.CategoricalHyperparameter():
+            values = list(parent.choices)
+    if others or not values:
+        raise SpaceError(
+            f"{next(_leaves(condition)).child.name}: the condition {condition} has no counterpart in `when`"
+        )
+    return name, [value for value in values if condition.satisfied_by_value({name: value})]
+
+
+def to_configspace(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> Any:
+    """Give a `ConfigurationSpace` with the same parameters, fixed values and conditions."""
+    library = _imported("ConfigSpace", "ConfigSpace")
+    made = {name: _to_hyperparameter(name, parameter, library) for name, parameter in parameters.items()}
+    conditions = []
+    for name, parameter in parameters.items():
+        parts = []
+        for parent, given in (parameter.when or {}).items():
+            if parent in fixed:
+                continue  # always holds
+            values = [parameters[parent].check(value) for value in given]
+            parts.append(library.InCondition(made[name], made[parent], values))
+        if parts:
+            conditions.append(parts[0] if len(parts) == 1 else library.AndConjunction(*parts))
+    configspace = library.ConfigurationSpace()
+    configspace.add(*(library.Constant(name, value) for name, value in fixed.items()), *made.values(), *conditions)
+    return configspace
+
+
+def _to_hyperparameter(name: str, parameter: Parameter, library: Any) -> Any:
+    default = {} if parameter.guess is None else {"default_value": parameter.guess}
+    match parameter:
+        case Choice(values=values, ordered=False):
+            return library.CategoricalHyperparameter(name, list(values), **default)
+        case Choice(values=values):
+            return library.OrdinalHyperparameter(name, list(values), **default)
+        case Float(step=None):
+            return library.UniformFloatHyperparameter(name, parameter.low, parameter.high, log=parameter.log, **default)
+        case Int(step=None):
+            return library.UniformIntegerHyperparameter(
+                name, parameter.low, parameter.high, log=parameter.log, **default
+            )
+    if (parameter.count or 0) > MOST_LISTED:
+        raise SpaceError(f"{name}: ConfigSpace has no steps, and {parameter.count} values are too many to list")
+    every = [parameter.at(index) for index in range(parameter.count or 0)]
+    return library.OrdinalHyperparameter(name, every, **default)
+
+
+def _choice_or_fixed(values: Any, when: Mapping[str, Any] | None = None, ordered: bool = False) -> Any:
+    """Make a choice; where there is none, one plain value."""
+    plain = len(values) == 1 and (values[0] is None or isinstance(values[0], bool | int | float | str))
+    return values[0] if plain and not when else Choice(*values, ordered=ordered, when=when)
+
+
+def _imported(module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise FreezeThawError(f"this needs {package}, which is not installed: pip install {package}") from None

@@ -1,0 +1,5 @@
+"""Ask and tell."""
+
+from freezethaw.study.study import Study
+
+__all__ = ["Study"]

@@ -1,0 +1,48 @@
+"""What a training function receives: the configuration, where to continue from, and a place to report losses to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Config
+
+Save = Callable[[Path], object]
+# called with epoch, loss, the user's save function, other metrics; says whether to go on
+Advance = Callable[[int, float, Save | None, dict[str, float]], bool]
+
+
+class TrainingRun:
+    """One start or thaw of a run. Loop over `epochs()` and `report` one loss in each."""
+
+    def __init__(
+        self, number: int, config: Config, seed: int, from_epoch: int, checkpoint: Path | None, advance: Advance
+    ) -> None:
+        self.number = number
+        self.config = config
+        self.seed = seed  # the same after every thaw
+        self.from_epoch = from_epoch
+        self.checkpoint = checkpoint
+        self._advance = advance
+        self._epoch = from_epoch
+        self._reported = True
+        self._go_on = True
+
+    def epochs(self) -> Iterator[int]:
+        """from_epoch + 1, from_epoch + 2, ... until the run is frozen."""
+        while self._go_on:
+            if not self._reported:
+                raise StudyError(f"epoch {self._epoch} of run {self.number} ended without run.report(loss)")
+            self._epoch += 1
+            self._reported = False
+            yield self._epoch
+
+    def report(self, loss: float, save: Save | None = None, **metrics: float) -> None:
+        """Tell the loss of this epoch. `save(folder)` is called only when a checkpoint is needed."""
+        if self._reported:
+            raise StudyError(
+                f"epoch {self._epoch} of run {self.number} was reported already; report once in each epoch"
+            )
+        self._reported = True
+        self._go_on = self._advance(self._epoch, loss, save, metrics)
