@@ -26,7 +26,7 @@ def last_value(curve: np.ndarray, epochs: int) -> np.ndarray:
 
 
 def power_law(curve: np.ndarray, epochs: int) -> np.ndarray:
-    """c + b t^-a by least squares, kept within twice the range seen; fewer than three epochs determine nothing."""
+    """C + b t^-a by least squares, kept within twice the range seen; fewer than three epochs determine nothing."""
     if len(curve) < 3 or np.ptp(curve) == 0:
         return last_value(curve, epochs)
     t, seen = np.arange(1.0, epochs + 1), np.arange(1.0, len(curve) + 1)

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import freezethaw as ft
 import pytest
+
+import freezethaw as ft
 
 ROOT = Path(__file__).parents[1]
 SPACE = ft.Space(rate=ft.Float(1e-3, 0.5, log=True), units=ft.Int(1, 8))
@@ -81,7 +82,7 @@ def test_the_code_of_the_readme_runs():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert blocks
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own text
+        exec(compile(block, "README.md", "exec"), {})
 
 
 def test_the_demo_runs():

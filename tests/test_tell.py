@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-import freezethaw as ft
 import numpy as np
 import pytest
+
+import freezethaw as ft
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0))
 

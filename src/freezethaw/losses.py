@@ -183,7 +183,7 @@ class Forecast:
         """Quantiles of the loss; shape of `q` followed by the number of entries."""
         levels = np.asarray(q, dtype=np.float64)
         if np.any((levels <= 0) | (levels >= 1)):
-            raise ModelError(f"quantiles lie strictly between 0 and 1, not {q}")
+            raise ModelError(f"quantiles lie strictly between 0 and 1, not {q!r}")
         p = levels if self.transform.sign > 0 else 1.0 - levels
         p = p.reshape(-1, 1)
         at = _quantile(p[:, None, :], self.freedoms[None]) * self.scales + self.means  # (Q, C, E)

@@ -67,7 +67,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop: whichever of these comes first. It counts the whole study, so raising it continues a finished one."""
+    """When to stop: whichever comes first. It counts the whole study, so raising it continues a finished one."""
 
     epochs: int | None = None
     hours: float | None = None  # of training, as told in seconds

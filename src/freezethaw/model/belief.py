@@ -91,7 +91,7 @@ class Belief:
     @property
     def weights(self) -> Array:
         """(S,) that sum to one."""
-        return np.exp(np.array(self.log_weights))
+        return np.asarray(np.exp(np.array(self.log_weights)))
 
 
 def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> Specification:

@@ -9,7 +9,7 @@ from freezethaw.model.kernels import matern52, warp
 from freezethaw.model.specification import Geometry, Values
 
 
-def warped(configs: Array, geometry: Geometry, values: Values) -> Array:
+def warped(configs: Array, values: Values) -> Array:
     """Apply w_d to each column that is warped; columns without warp parameters stay as they are."""
     columns = [_warped_column(configs[:, d], d, values) for d in range(configs.shape[1])]
     return np.stack(columns, axis=1) if columns else np.zeros((len(configs), 0))
@@ -23,7 +23,7 @@ def _warped_column(x: Array, column: int, values: Values) -> Array:
 def scaled(configs: Array, geometry: Geometry, values: Values) -> Array:
     """Warped inputs divided by their length scales, so that r^2 is a plain squared distance."""
     lengths = np.array([values[f"length.{g}"] for g in geometry.lengths])
-    return warped(configs, geometry, values) / lengths
+    return np.asarray(warped(configs, values) / lengths)
 
 
 def correlation(x: Array, z: Array) -> Array:

@@ -66,7 +66,7 @@ def evidence(r: Rows, B: Array) -> tuple[float, Array, Array]:
     if not len(B):
         return 0.0, B, r.values
     try:
-        L = np.linalg.cholesky(B)
+        L = np.asarray(np.linalg.cholesky(B), dtype=np.float64)
     except np.linalg.LinAlgError:
         raise SingularCovarianceError("the covariance of the curves' coefficients is not positive definite") from None
     z = solve_triangular(L, r.values, lower=True, check_finite=False)
@@ -97,7 +97,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Joint distribution of some quantities in model units: a Gaussian part, and residuals with a scale of their own."""
+    """Joint distribution of some quantities in model units: a Gaussian part, and residuals of unsure scale."""
 
     mean: Array  # (P,)
     shared: Array  # (P, P) covariance that comes from the coefficients

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from freezethaw.model.curves import Array
+from freezethaw.model.curves import Array, IntArray
 from freezethaw.model.priors import LOG_2PI
 
 STALLED = 0.1  # prior probability that a run is stalled
@@ -75,12 +75,12 @@ class Mixture:
         )
 
 
-def scales_of(residuals: Array, freedoms: Array, model: ScaleModel) -> Scales:
+def scales_of(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales:
     """Posterior of each run's scale from its residual sum of squares and the residuals' degrees of freedom k."""
     rss, k, nu = residuals, freedoms, model.freedom
     if math.isinf(nu):
         one = np.ones(len(rss))
-        return Scales(model, -0.5 * (rss + k * LOG_2PI), one, one, np.full(len(rss), nu), np.zeros(len(rss)))
+        return Scales(model, -0.5 * (rss + k * LOG_2PI), one, one, nu * one, 0 * one)
     awake = gammaln((nu + k) / 2) - gammaln(nu / 2) - 0.5 * (k * math.log(nu * math.pi) + (nu + k) * np.log1p(rss / nu))
     r = model.stalled_scale
     stalled = -0.5 * (k * (LOG_2PI + math.log(r)) + rss / r)

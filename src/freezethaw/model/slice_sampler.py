@@ -1,4 +1,4 @@
-"""Univariate slice sampling with stepping out and shrinkage, after Neal (2003). It knows nothing of Gaussian processes."""
+"""Univariate slice sampling with stepping out and shrinkage, after Neal (2003). Knows nothing of Gaussian processes."""
 
 from __future__ import annotations
 

@@ -11,4 +11,4 @@ def choose(frozen: Sequence[int], may_start: bool, rng: np.random.Generator) -> 
     """A run to thaw, or None to start a new one. At least one of the two must be possible."""
     if not frozen or (may_start and rng.random() < 0.5):
         return None
-    return int(frozen[rng.integers(len(frozen))])
+    return frozen[int(rng.integers(len(frozen)))]

@@ -54,7 +54,7 @@ class _Worker:
     def _unfulfilled(self, decision: Decision) -> bool:
         return self.finished is None and self.decision is decision
 
-    def advance(self, epoch: int, loss: float, save: Save | None, metrics: dict[str, float]) -> bool:
+    def advance(self, epoch: int, loss: float, save: Save | None, _metrics: dict[str, float]) -> bool:
         """Record one loss; when the decision is fulfilled ask for the next. Returns whether to go on with this run."""
         now = time.perf_counter()
         self._losses.append(float(loss))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freezethaw.errors import StudyError, TellError
-from freezethaw.records import OUTCOMES, Config, Decision, Outcome, Run
+from freezethaw.records import OUTCOMES, Config, Decision, Kind, Outcome, Run, State
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Ledger:
 
     def run(self, number: int) -> Run:
         """One run by its number."""
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or not 1 <= number <= len(self._runs):
+        if isinstance(number, bool) or number not in range(1, len(self._runs) + 1):
             raise StudyError(f"there is no run {number!r}; the study has runs 1 to {len(self._runs)}")
         return self._runs[int(number) - 1]
 
@@ -70,9 +70,8 @@ class Ledger:
 
     def add(self, config: Config, told: Told) -> Run:
         """Record a curve from elsewhere."""
-        state = "diverged" if told.diverged else "finished" if len(told.losses) >= self.max_epochs else "frozen"
-        run = Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True)
-        self._runs.append(replace(run, state="finished" if state == "frozen" else state))
+        state: State = "diverged" if told.diverged else "finished"
+        self._runs.append(Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True))
         return self._runs[-1]
 
     def decide(self, run: int | None, config: Config, to_epoch: int, reason: str) -> Decision:
@@ -86,7 +85,7 @@ class Ledger:
         if not current.epoch < to_epoch <= self.max_epochs:
             raise StudyError(f"run {run} is at epoch {current.epoch} of {self.max_epochs}; cannot train to {to_epoch}")
         self._decisions += 1
-        kind = "start" if current.epoch == 0 else "thaw"
+        kind: Kind = "start" if current.epoch == 0 else "thaw"
         decision = Decision(self._decisions, kind, run, current.config, current.epoch, to_epoch, reason)
         self._pending[decision.number] = decision
         self._runs[run - 1] = replace(current, state="pending")
@@ -98,7 +97,7 @@ class Ledger:
         told = read_losses(losses, seconds, decision.epochs)
         before = self.run(decision.run)
         curve = before.losses + told.losses
-        state = "diverged" if told.diverged else "finished" if len(curve) == self.max_epochs else "frozen"
+        state: State = "diverged" if told.diverged else "finished" if len(curve) == self.max_epochs else "frozen"
         after = replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state)
         self._runs[decision.run - 1] = after
         del self._pending[decision.number]
