@@ -91,7 +91,7 @@ def train(run):
 
 
 def main(epochs: int = EPOCHS) -> ft.Result:
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)
     console.print(f"Tuning {len(SPACE)} hyperparameters of a small network on digits with {epochs} epochs in all.\n")
 
     def watch(decision, losses):

@@ -66,6 +66,26 @@ class Best:
 
 
 @dataclass(frozen=True)
+class BasketEntry:
+    """One candidate that was compared in a decision: an old run, or a new configuration where `run` is None."""
+
+    run: int | None
+    config: Config
+    epoch: int  # done before
+    to_epoch: int  # where going on pays most
+    score: float  # of the policy
+    chance: float  # of beating the best (improvement rate), or of being the minimum (entropy search)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A decision and all that was compared for it, best first."""
+
+    decision: Decision
+    basket: tuple[BasketEntry, ...]
+
+
+@dataclass(frozen=True)
 class Budget:
     """When to stop: whichever comes first. It counts the whole study, so raising it continues a finished one."""
 

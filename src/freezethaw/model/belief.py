@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from freezethaw.errors import ModelError
+from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
 from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.inference import Chains, Target, draw_prior, sample, sweep
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
-from freezethaw.model.specification import Geometry, Specification, Values
+from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 
 SAMPLES = 10
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
@@ -133,15 +133,23 @@ def from_scratch(
     return Belief(model, anchor, samples, (-math.log(count),) * count, evidences)
 
 
-def carry(belief: Belief, observations: Observations, rng: np.random.Generator, updates: int | None = None) -> Belief:
+def carry(
+    belief: Belief, observations: Observations, rng: np.random.Generator, updates: int | None = None
+) -> tuple[Belief, Forecaster]:
     """The belief after more has been observed. `updates` limits how many hyperparameters of one sample move."""
     if not belief.anchor.holds(observations.all_losses()):
         anchor = Anchor.cast(observations, belief.model)
         target = _target(observations, belief.model, anchor)
-        return _settle(_mapped(belief, anchor, observations, target), target, rng)
+        unit_bound = tuple(p for p in target.parameters if p.part != "space")  # lengths and warps have no unit
+        belief = _settle(_mapped(belief, anchor, observations, target), target, rng, unit_bound)
+        return belief, Forecaster.of(belief, observations)
     target = _target(observations, belief.model, belief.anchor)
-    belief = _resampled(_weighed(belief, target), rng)
-    return _moved(belief, target, rng, updates)
+    posteriors = [_conditioned(target, s) for s in belief.samples]
+    belief, kept = _resampled(_weighed(belief, posteriors), rng)
+    belief, at = _moved(belief, target, rng, updates)
+    posteriors = [posteriors[k] for k in kept]
+    posteriors[at] = _conditioned(target, belief.samples[at])
+    return belief, Forecaster(belief.anchor.transform, belief.weights, tuple(p for p in posteriors if p is not None))
 
 
 def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
@@ -149,31 +157,37 @@ def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
     return Target(gather(observations, anchor.transform), spec, observations.geometry)
 
 
-def _weighed(belief: Belief, target: Target) -> Belief:
+def _conditioned(target: Target, values: Values) -> Posterior | None:
+    """The posterior at one sample; none where the covariance is numerically singular there."""
+    try:
+        return condition(target.curves, target.specification, values, target.geometry)
+    except SingularCovarianceError:
+        return None
+
+
+def _weighed(belief: Belief, posteriors: Sequence[Posterior | None]) -> Belief:
     """Multiply each weight by the predictive density of what is new since it was last weighed."""
-    evidences = [target.log_evidence(s) for s in belief.samples]
+    evidences = [-math.inf if p is None else p.log_evidence for p in posteriors]
     logs = np.array(belief.log_weights) + np.array(evidences) - np.array(belief.log_evidences)
     if not np.isfinite(logs).any():
-        raise ModelError("no sample of the hyperparameters explains the losses; sample from scratch")
+        raise ModelError("no sample of the hyperparameters explains the losses; begin anew")
     return replace(belief, log_weights=tuple(logs - logsumexp(logs)), log_evidences=tuple(evidences))
 
 
-def _resampled(belief: Belief, rng: np.random.Generator) -> Belief:
-    """Systematic resampling when fewer than half of the samples carry the weight."""
+def _resampled(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
+    """Systematic resampling when fewer than half of the samples carry the weight; which samples were kept."""
     weights, count = belief.weights, len(belief.samples)
-    if 1.0 / np.sum(weights**2) >= 0.5 * count:
-        return belief
+    if 1.0 / np.sum(weights**2) >= 0.5 * count and weights.min() > 0:
+        return belief, list(range(count))
     places = (rng.random() + np.arange(count)) / count
-    kept = np.minimum(np.searchsorted(np.cumsum(weights), places), count - 1)
-    return replace(
-        belief,
-        samples=tuple(belief.samples[k] for k in kept),
-        log_evidences=tuple(belief.log_evidences[k] for k in kept),
-        log_weights=(-math.log(count),) * count,
-    )
+    kept = [int(k) for k in np.minimum(np.searchsorted(np.cumsum(weights), places), count - 1)]
+    equal = (-math.log(count),) * count
+    samples = tuple(belief.samples[k] for k in kept)
+    evidences = tuple(belief.log_evidences[k] for k in kept)
+    return replace(belief, samples=samples, log_evidences=evidences, log_weights=equal), kept
 
 
-def _moved(belief: Belief, target: Target, rng: np.random.Generator, updates: int | None) -> Belief:
+def _moved(belief: Belief, target: Target, rng: np.random.Generator, updates: int | None) -> tuple[Belief, int]:
     """One transition of the sample whose turn it is; `updates` of its hyperparameters, chosen at random, or all."""
     at = belief.turn % len(belief.samples)
     chosen = target.parameters
@@ -182,12 +196,14 @@ def _moved(belief: Belief, target: Target, rng: np.random.Generator, updates: in
     moved = sweep(target, belief.samples[at], rng, chosen)
     samples, evidences = list(belief.samples), list(belief.log_evidences)
     samples[at], evidences[at] = moved, target.log_evidence(moved)
-    return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), turn=at + 1)
+    return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), turn=at + 1), at
 
 
-def _settle(belief: Belief, target: Target, rng: np.random.Generator) -> Belief:
+def _settle(
+    belief: Belief, target: Target, rng: np.random.Generator, parameters: Sequence[Parameter] | None = None
+) -> Belief:
     """Move every sample once, in new units."""
-    samples = tuple(sweep(target, s, rng) for s in belief.samples)
+    samples = tuple(sweep(target, s, rng, parameters) for s in belief.samples)
     evidences = tuple(target.log_evidence(s) for s in samples)
     count = len(samples)
     return replace(belief, samples=samples, log_evidences=evidences, log_weights=(-math.log(count),) * count)
@@ -230,6 +246,15 @@ class Forecaster:
         posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in belief.samples)
         return cls(belief.anchor.transform, belief.weights, posteriors)
 
+    def with_fantasies(self, pending: Sequence[tuple[int | Array, int]]) -> Forecaster:
+        """As if runs under way had been told: each (run or configuration, epochs granted) goes on at its mean.
+
+        Where a worker is busy doubt is gone, so the next decision looks elsewhere. A new run is put behind the others.
+        """
+        if not pending:
+            return self
+        return replace(self, posteriors=tuple(_fantasised(p, pending) for p in self.posteriors))
+
     def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
         """Later losses of an old run."""
         return self._mixed([p.losses(run, epochs, noise) for p in self.posteriors])
@@ -267,3 +292,27 @@ class Forecaster:
             np.sqrt(np.concatenate([p.component_variances for p in predictions])),
             np.concatenate([p.scales.freedoms for p in predictions]),
         )
+
+
+def _fantasised(posterior: Posterior, pending: Sequence[tuple[int | Array, int]]) -> Posterior:
+    curves = posterior.curves
+    configs = list(curves.configs)
+    observed = [curves.observed(run) for run in range(len(curves))]
+    for who, epochs in pending:
+        last = 0.0 if isinstance(who, np.ndarray) else curves.last_epochs[who]
+        ahead = last + np.arange(1.0, epochs + 1.0)
+        if isinstance(who, np.ndarray):
+            configs.append(who)
+            observed.append((ahead, posterior.new_losses(who, ahead, noise=False).mean))
+        else:
+            t, y = observed[who]
+            mean = posterior.losses(who, ahead, noise=False).mean
+            observed[who] = np.append(t, ahead), np.append(y, mean)
+    thinned = any(p.last_epochs.any() for p in curves.patterns)
+    losses, epochs_seen = [y for _, y in observed], [t for t, _ in observed]
+    return condition(
+        Curves.of(np.array(configs), losses, epochs_seen, DENSE_EPOCHS if thinned else None),
+        posterior.specification,
+        posterior.values,
+        posterior.geometry,
+    )

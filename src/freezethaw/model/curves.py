@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,6 +81,14 @@ class Curves:
     def dimensions(self) -> int:
         """How many numbers describe a configuration."""
         return int(self.configs.shape[1])
+
+    @cached_property
+    def last_epochs(self) -> Array:
+        """(N,) the last epoch seen of each run, zero for one with no epoch yet."""
+        last = np.zeros(len(self))
+        for p in self.patterns:
+            last[p.runs] = np.where(p.last_epochs > 0, p.last_epochs, p.epochs[p.lengths - 1])
+        return last
 
     def observed(self, run: int) -> tuple[Array, Array]:
         """Epochs and losses of one run, as the model uses them."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag, solve_triangular
 
 from freezethaw.errors import ModelError, SingularCovarianceError
-from freezethaw.model.correlation import PairDistances, correlation, scaled
+from freezethaw.model.correlation import correlation, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
 from freezethaw.model.priors import LOG_2PI
 from freezethaw.model.scales import Mixture, ScaleModel, Scales, of_new_run, of_run, scales_of
@@ -159,8 +159,7 @@ class Posterior:
             raise ModelError(f"there is no run {run}; the curves hold runs 0 to {len(self.curves) - 1}")
         t = _checked_epochs(epochs)
         e = extend(self.curves, self.summary, self.time, run, t)
-        seen = self.curves.observed(run)[0]
-        scales = of_run(self.rows.scales, run, seen[-1], t) if len(seen) else of_new_run(self.rows.scales.model, t)
+        scales = of_run(self.rows.scales, run, float(self.curves.last_epochs[run]), t)
         return Points(
             configs=np.repeat(self._inputs[run : run + 1], len(t), axis=0),
             offsets=e.offset,
@@ -203,6 +202,30 @@ class Posterior:
         prior_mean = S @ self.specification.coefficient_means(self.values)
         return cross, points.offsets + prior_mean + cross.T @ self._whitened
 
+    def coefficients(self, inputs: Array) -> tuple[Array, Array]:
+        """Mean (P, q) and covariance (P, q, q) of the coefficients at scaled inputs, each input by itself."""
+        W, q = self.rows.directions, len(self.specification.basis)
+        a = self.specification.coefficient_variances(self.values)
+        tau = self.specification.coefficient_mean_variances()
+        k = correlation(self._inputs, inputs)[self.rows.runs]  # (M, P)
+        C = (W * a)[:, None, :] * k[:, :, None] + (W * tau)[:, None, :]  # cov(g, c_j(x_p))
+        P = k.shape[1]
+        Z = C.reshape(len(W), -1)
+        if len(W):
+            Z = solve_triangular(self._factor, Z, lower=True, check_finite=False, overwrite_b=True)
+        mean = self.specification.coefficient_means(self.values) + (Z.T @ self._whitened).reshape(P, q)
+        Z = Z.reshape(len(W), P, q)
+        covariance = np.diag(a + tau) - np.einsum("mpi,mpj->pij", Z, Z)
+        return mean, covariance
+
+    def old_inputs(self, runs: IntArray) -> Array:
+        """Scaled configurations of old runs."""
+        return self._inputs[runs]
+
+    def new_inputs(self, configs: Array) -> Array:
+        """Scaled new configurations."""
+        return scaled(configs, self.geometry, self.values)
+
     def visitor(self, config: ArrayLike, epochs: ArrayLike, losses: ArrayLike, at: ArrayLike) -> Prediction:
         """Losses at epochs `at` of a run that is not among the curves, from its own curve and what the curves say here.
 
@@ -220,8 +243,7 @@ class Posterior:
         covariance = c.shared - gain @ W @ c.shared
         t = _checked_epochs(at)
         e = extend(single, summary, self.time, 0, t)
-        seen = single.observed(0)[0]
-        scales = of_run(own.scales, 0, seen[-1], t) if len(seen) else of_new_run(own.scales.model, t)
+        scales = of_run(own.scales, 0, float(single.last_epochs[0]), t)
         noise = self.time.noise * np.eye(len(t))
         return Prediction(e.offset + e.slope @ mean, e.slope @ covariance @ e.slope.T, e.covariance + noise, scales)
 
@@ -239,10 +261,11 @@ def condition(
     time = specification.time_model(values)
     summary = summarise(curves, time)
     r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
-    K = PairDistances(curves.configs, geometry).correlation(values)
+    inputs = scaled(curves.configs, geometry, values)
+    K = correlation(inputs, inputs)
+    K[np.diag_indices_from(K)] = 1.0
     B = noisy_covariance(r, K, specification.coefficient_variances(values), specification.coefficient_mean_variances())
     log_evidence, L, z = evidence(r, B)
-    inputs = scaled(curves.configs, geometry, values)
     return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, L, z)
 
 

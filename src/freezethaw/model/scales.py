@@ -91,28 +91,32 @@ def scales_of(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales
 
 
 def of_run(scales: Scales, run: int, last: float, epochs: Array) -> Mixture:
-    """s^2 for later losses of a run last seen at epoch `last`."""
-    return _mixture(
-        scales.model,
-        float(scales.awake_scale[run]),
-        float(scales.awake_freedom[run]),
-        float(scales.stalled[run]),
-        np.minimum(last / epochs, 1.0),
-    )
+    """s^2 for later losses of a run last seen at epoch `last`; zero for a run with no epoch yet."""
+    one = of_runs(scales, np.array([run]), np.array([last]), epochs)
+    return Mixture(one.weights[:, 0], one.scales[:, 0], one.freedoms[:, 0])
+
+
+def of_runs(scales: Scales, runs: IntArray, last: Array, epochs: Array) -> Mixture:
+    """The same for many runs at common epochs: arrays of shape (C, runs, epochs)."""
+    # a run with no epoch yet has the prior of a new one: nothing seen, and so posterior = prior
+    seen_share = np.minimum(np.maximum(last[:, None], 1.0) / np.maximum(epochs[None, :], 1.0), 1.0)
+    values = (scales.awake_scale, scales.awake_freedom, scales.stalled)
+    return _mixture(scales.model, *(v[runs][:, None] for v in values), seen_share)
 
 
 def of_new_run(model: ScaleModel, epochs: Array) -> Mixture:
     """s^2 for the losses of a run that has not been started."""
-    return _mixture(model, 1.0, model.freedom, STALLED, 1.0 / np.maximum(epochs, 1.0))
+    one = np.ones(1)
+    return _mixture(model, one, model.freedom * one, STALLED * one, 1.0 / np.maximum(epochs, 1.0))
 
 
-def _mixture(model: ScaleModel, scale: float, freedom: float, stalled: float, seen_share: Array) -> Mixture:
+def _mixture(model: ScaleModel, scale: Array, freedom: Array, stalled: Array, seen_share: Array) -> Mixture:
     """Three components: awake and as it was; stalled and still asleep; changed, and like a new run."""
-    P = len(seen_share)
+    one = np.ones_like(seen_share)
     if math.isinf(model.freedom):
-        return Mixture(np.ones((1, P)), np.ones((1, P)), np.full((1, P), math.inf))
+        return Mixture(one[None], one[None], math.inf * one[None])
     awake, asleep = (1 - stalled) * seen_share**CHANGING, stalled * seen_share**WAKING
     weights = np.stack([awake, asleep, 1 - awake - asleep])
-    scales = np.repeat([[scale], [model.stalled_scale], [1.0]], P, axis=1)
-    freedoms = np.repeat([[freedom], [math.inf], [model.freedom]], P, axis=1)
+    scales = np.stack([scale * one, model.stalled_scale * one, one])
+    freedoms = np.stack([freedom * one, math.inf * one, model.freedom * one])
     return Mixture(weights, scales, freedoms)

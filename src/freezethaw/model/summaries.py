@@ -167,3 +167,37 @@ def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: 
         cross = time.covariance(np.array([last]), epochs)[0]
         back[-1] = (cross - w.tails[column] @ back[:-1]) / w.tail_scales[column]
     return Extension(back.T @ w.losses[:, column], H - back.T @ w.basis[column], K - back.T @ back)
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """Losses of every run at common epochs, given its coefficients: mean = offset + slope . c, and a variance."""
+
+    offset: Array  # (N, E)
+    slope: Array  # (N, E, q)
+    variance: Array  # (N, E) of the noise-free losses at scale one
+
+
+def extend_all(curves: Curves, summary: Summary, time: TimeModel, epochs: Array) -> Extensions:
+    """`extend` for all runs at once, without covariances between epochs. Epochs already seen are smoothed."""
+    H, prior = time.basis(epochs), np.diag(time.covariance(epochs, epochs))
+    N, q = len(curves), H.shape[1]
+    offset, variance = np.zeros((N, len(epochs))), np.repeat(prior[None], N, axis=0)
+    slope = np.repeat(H[None], N, axis=0)
+    for pattern, w in zip(curves.patterns, summary.whitened, strict=True):
+        t, runs = pattern.epochs, pattern.runs
+        seen = (np.arange(len(t))[None, :] < pattern.lengths[:, None]).astype(np.float64)  # (n, T)
+        back = solve_triangular(w.factor, time.covariance(t, epochs), lower=True, check_finite=False)  # (T, E)
+        offset[runs] += w.losses[:-1].T @ back
+        slope[runs] -= (
+            (w.basis[:, :-1].transpose(0, 2, 1).reshape(-1, len(t)) @ back).reshape(len(runs), q, -1).transpose(0, 2, 1)
+        )
+        variance[runs] -= seen @ (back * back)
+        own = np.flatnonzero(pattern.last_epochs > 0)
+        if len(own):  # the bordered row of a thinned run's last epoch
+            cross = time.covariance(pattern.last_epochs[own], epochs)
+            tail = (cross - w.tails[own] @ back) / w.tail_scales[own, None]  # (own, E)
+            offset[runs[own]] += w.losses[-1, own][:, None] * tail
+            slope[runs[own]] -= w.basis[own, -1][:, None, :] * tail[:, :, None]
+            variance[runs[own]] -= tail * tail
+    return Extensions(offset, slope, np.maximum(variance, 0.0))

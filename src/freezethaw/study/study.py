@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from freezethaw.errors import AllPending, StudyError, StudyFinished
-from freezethaw.policy import random_choice
-from freezethaw.records import Best, Budget, Config, Decision, Outcome, Run
+from freezethaw.errors import StudyError
+from freezethaw.losses import Forecast
+from freezethaw.policy import choice, entropy_search
+from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Run
 from freezethaw.space import Space
+from freezethaw.study import stopping
+from freezethaw.study.chooser import Chooser, first_choice
+from freezethaw.study.insight import Insight, View
 from freezethaw.study.ledger import Ledger, read_losses
 
-PROPOSALS = 100  # tries to find a configuration that was not started before
+POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
+    "improvement_rate": choice.choose,
+    "entropy_search": entropy_search.choose,
+    "random": None,
+}
+MODELS = ("drift", "paper")
 
 
 class Study:
@@ -28,19 +37,26 @@ class Study:
         direction: Literal["minimize", "maximize"] = "minimize",
         seed: int = 0,
         candidates: Sequence[Config] | None = None,
+        policy: str = "improvement_rate",
+        model: str = "drift",
         budget: Budget | int | None = None,
         finish_best: bool = False,
     ) -> None:
-        if direction not in ("minimize", "maximize"):
-            raise StudyError(f'direction must be "minimize" or "maximize", not {direction!r}')
-        if isinstance(max_epochs, bool) or not isinstance(max_epochs, int) or max_epochs < 1:
+        _check("direction", direction, ("minimize", "maximize"))
+        _check("policy", policy, tuple(POLICIES))
+        _check("model", model, MODELS)
+        if max_epochs is True or max_epochs != int(max_epochs) or max_epochs < 1:
             raise StudyError(f"max_epochs must be a positive whole number, not {max_epochs!r}")
         self.space, self.max_epochs, self.name, self.direction, self.seed = space, max_epochs, name, direction, seed
-        self.budget = Budget(epochs=budget) if isinstance(budget, int) else budget or Budget()
+        self.policy, self.model = policy, model
+        self.budget = Budget(epochs=budget) if isinstance(budget, int) else budget if budget is not None else Budget()
         self.finish_best = finish_best
         self._ledger = Ledger(max_epochs)
-        self._candidates = None if candidates is None else [space.validate(c) for c in candidates]
+        self._insight = Insight(space, max_epochs, direction == "maximize", model)
+        listed = None if candidates is None else [space.validate(c) for c in candidates]
+        self._chooser = Chooser(space, max_epochs, POLICIES[policy], listed, self._sign)
         self._wishes: deque[tuple[int | None, Config, int]] = deque()  # run, config, to_epoch
+        self._explanations: dict[int, Explanation] = {}
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -54,38 +70,37 @@ class Study:
 
     @property
     def best(self) -> Best | None:
-        """The best epoch so far; None until a finite loss is in."""
-        sign = self._sign
-        found = [(sign * loss, run.number, epoch) for run in self.runs for epoch, loss in enumerate(run.losses, 1)]
-        if not found:
-            return None
-        value, number, epoch = min(found)
-        return Best(number, epoch, self._ledger.run(number).config, sign * value, sign * value)
+        """The best epoch so far, noise removed; None until a finite loss is in."""
+        view = self._view()
+        return None if view is None else stopping.best_epoch(view, self._ledger, self._sign)
 
     def ask(self) -> Decision:
         """Decide what to train next. Raises StudyFinished or AllPending where there is nothing to decide."""
-        left = self._epochs_left()
+        left = stopping.epochs_left(self.budget, self._ledger, self._sign)
         while self._wishes:
             run, config, to_epoch = self._wishes.popleft()
             if run is None or self._ledger.run(run).state == "frozen":
                 return self._ledger.decide(run, config, to_epoch, "asked for by the user")
-        rng = np.random.default_rng([self.seed, self._ledger.next_number])
-        frozen = [run.number for run in self._ledger.frozen()]
-        config = self._new_config(rng)
-        if not frozen and config is None:
-            if self.pending:
-                raise AllPending("every run that could be advanced is under way; ask again after the next tell")
-            raise StudyFinished("space exhausted: every configuration is finished, diverged or failed")
-        chosen = random_choice.choose(frozen, config is not None, rng)
-        if chosen is None and config is not None:
-            return self._ledger.decide(None, config, 1, "start a new run at random")
-        run_record = self._ledger.run(chosen or frozen[0])
-        reason = f"thaw run {run_record.number} at epoch {run_record.epoch} at random"
-        to_epoch = run_record.epoch + min(left, 1)
-        return self._ledger.decide(run_record.number, run_record.config, to_epoch, reason)
+        rng = self._rng()
+        view = self._view()
+        self._insight.commit()
+        if view is not None and self.finish_best:
+            finish = stopping.finish(view, self._ledger, self._sign, left)
+            if finish is not None:
+                run, to_epoch, reason = finish
+                return self._ledger.decide(run, self._ledger.run(run).config, to_epoch, reason)
+        if view is None:
+            chosen = first_choice(self._chooser, self._ledger, rng)
+        else:
+            chosen = self._chooser.choose(self._insight.with_pending(view, self.pending), self._ledger, rng)
+        if self.budget.worthwhile is not None and view is not None:
+            stopping.check_worthwhile(self.budget.worthwhile, chosen)
+        decision = self._ledger.decide(chosen.run, chosen.config, chosen.to_epoch, chosen.reason)
+        self._explanations[decision.number] = Explanation(decision, chosen.basket)
+        return decision
 
     def tell(self, decision: Decision, losses: object, seconds: object = None) -> None:
-        """Record the losses of a decision: a number for one epoch, or a list; a last one that is not finite diverges."""
+        """Record losses: a number for one epoch, or a list; one that is not finite ends the run as diverged."""
         self._ledger.tell(decision, losses, seconds)
 
     def cancel(self, decision: Decision, outcome: Outcome = "interrupted") -> None:
@@ -94,6 +109,8 @@ class Study:
 
     def enqueue(self, config: Config, to_epoch: int = 1) -> None:
         """Start this configuration at the next ask."""
+        if not 1 <= to_epoch <= self.max_epochs:
+            raise StudyError(f"to_epoch must lie between 1 and max_epochs = {self.max_epochs}, not {to_epoch!r}")
         self._wishes.append((None, self.space.validate(config), to_epoch))
 
     def thaw(self, run: int, to_epoch: int) -> None:
@@ -107,6 +124,50 @@ class Study:
         """A curve from elsewhere, as evidence; it is never trained here."""
         return self._ledger.add(self.space.validate(config), read_losses(losses, None, self.max_epochs))
 
+    def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
+        """Losses as they will be measured, in your own units; `epochs` None: where the curve ends."""
+        view = self._view()
+        if view is None:
+            raise StudyError("there is nothing to forecast from yet: tell a finite loss first")
+        at = [float(self.max_epochs)] if epochs is None else list(epochs)
+        if isinstance(run_or_config, int):
+            run = self._ledger.run(run_or_config)
+            if run.number in view.places:
+                return view.forecaster.run(view.places[run.number], at)
+            return view.forecaster.visitor(self.space.features(run.config), run.losses, at)
+        return view.forecaster.config(self.space.features(self.space.validate(run_or_config)), at)
+
+    def p_min(self) -> dict[int, float]:
+        """For each run with a loss, the chance that it would end lowest of all of them."""
+        view = self._view()
+        if view is None:
+            return {}
+        runs = [n for n, _ in view.places.items() if self._ledger.run(n).state not in ("diverged", "failed")]
+        if not runs:
+            return {}
+        found = entropy_search.minimum_of_all(view.forecaster, [view.places[n] for n in runs], self._rng())
+        return {n: float(p) for n, p in zip(runs, found, strict=True)}
+
+    def explain(self, number: int) -> Explanation:
+        """The whole basket of one decision, with its numbers."""
+        if number not in self._explanations:
+            raise StudyError(f"decision {number!r} has no basket: it was not taken by the policy, or does not exist")
+        return self._explanations[number]
+
+    def to_dataframe(self) -> Any:
+        """One row for each epoch (needs pandas)."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise StudyError("to_dataframe needs pandas: pip install pandas") from None
+        return pd.DataFrame(
+            [
+                {"run": run.number, "epoch": epoch, "loss": loss, "seconds": seconds, "state": run.state, **run.config}
+                for run in self.runs
+                for epoch, (loss, seconds) in enumerate(zip(run.losses, run.seconds, strict=True), 1)
+            ]
+        )
+
     def training_seed(self, run: int) -> int:
         """The seed of a run's training: the same after every thaw."""
         return int(np.random.SeedSequence([self.seed, run]).generate_state(1)[0])
@@ -115,28 +176,14 @@ class Study:
     def _sign(self) -> float:
         return 1.0 if self.direction == "minimize" else -1.0
 
-    def _epochs_left(self) -> int:
-        b, best = self.budget, self.best
-        if b.target is not None and best is not None and self._sign * best.loss <= self._sign * b.target:
-            raise StudyFinished(f"target reached: {best.loss:g}")
-        if b.hours is not None and self._ledger.seconds_trained() >= 3600 * b.hours:
-            raise StudyFinished(f"budget spent: {b.hours:g} hours")
-        if b.epochs is None:
-            return self.max_epochs
-        if self._ledger.epochs_trained() >= b.epochs:
-            raise StudyFinished(f"budget spent: {b.epochs} epochs")
-        left = b.epochs - self._ledger.epochs_trained() - self._ledger.epochs_pending()
-        if left <= 0:
-            raise AllPending("the rest of the budget is under way; ask again after the next tell")
-        return left
+    def _rng(self) -> np.random.Generator:
+        """A decision is a function of what was told, the seed and its number."""
+        return np.random.default_rng([self.seed, self._ledger.next_number])
 
-    def _new_config(self, rng: np.random.Generator) -> Config | None:
-        started = {self.space.key(run.config) for run in self.runs}
-        if self._candidates is not None:
-            rest = [c for c in self._candidates if self.space.key(c) not in started]
-            return rest[rng.integers(len(rest))] if rest else None
-        for _ in range(PROPOSALS):
-            config = self.space.sample(rng)
-            if self.space.key(config) not in started:
-                return config
-        return None
+    def _view(self) -> View | None:
+        return self._insight.view(self.runs, np.random.default_rng([self.seed, self._ledger.next_number, 1]))
+
+
+def _check(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise StudyError(f"{what} must be one of {', '.join(known)}, not {value!r}")

@@ -1,0 +1,398 @@
+"""Pictures of the model and of its forecasts, for notebooks, reports and the web page alike.
+
+Every function returns a `plotly.graph_objects.Figure` in one common style; none reads a file, a clock or global random
+state. `write_png` turns a figure into an image with the system's Chromium. plotly is an extra, imported on first use.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.errors import FreezeThawError
+from freezethaw.losses import Forecast
+from freezethaw.model.belief import Forecaster, Observations
+from freezethaw.model.kernels import exponential_decay, ornstein_uhlenbeck
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Array = NDArray[np.float64]
+
+# Okabe and Ito (2008) without the yellow that a light page swallows, and Tol's wine: told apart by colour-blind readers
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#4D4D4D")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # the next symbol when the colours are used up
+INK, SOFT, FAINT, GRID = "#1F2933", "#52606D", "#7B8794", "#E4E7EB"  # text, lesser text, axes and bands, grid
+FONT = "Inter, Helvetica, Arial, Liberation Sans, sans-serif"
+BANDS = ((0.90, 0.14), (0.50, 0.26))  # probability and opacity; the wider one below
+PANELS_BEYOND = 3  # more runs than this get a panel each: bands on bands cannot be read
+OUTER_ROOM = 0.5  # how far beyond everything else a 90 % band is followed, in parts of the range
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
+]  # fmt: skip
+RENDER_SECONDS = 120
+
+
+class FigureError(FreezeThawError, RuntimeError):
+    """A figure cannot be drawn or written; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one hyperparameter is shown: its name, and the user's values for positions in the unit cube."""
+
+    name: str = "Hyperparameter (position in the unit cube)"
+    values: Callable[[Array], Array] | None = None  # cube -> user's units; None: as it is
+    log: bool = False
+
+    def at(self, cube: Array) -> Array:
+        """The user's values at these positions."""
+        return cube if self.values is None else np.asarray(self.values(cube), dtype=np.float64)
+
+
+def kernel_basis(alpha: float = 1.0, beta: float = 0.5, count: int = 14, horizon: float = 6.0, seed: int = 0) -> Figure:
+    """Draw the paper's figure 1a: exponentials e^(-lambda t) with rates from the gamma mixing measure, and their mean.
+
+    The mean over the mixing measure, (beta / (t + beta))^alpha, is the basis function called *drop* in the model.
+    """
+    t = np.linspace(0.0, horizon, 201)
+    rates = np.sort(np.random.default_rng(seed).gamma(alpha, 1.0 / beta, count))
+    figure = _figure(
+        "Exponentials that the kernel mixes",
+        f"rates λ drawn from a gamma distribution with α = {alpha:g}, β = {beta:g}",
+        "Time t",
+        "e<sup>−λt</sup>",
+    )
+    for k, rate in enumerate(rates):
+        line = {"color": COLOURS[0], "width": 1.2, "simplify": False}
+        figure.add_scatter(
+            x=t, y=np.exp(-rate * t), mode="lines", line=line, opacity=0.55, name="one exponential",
+            legendgroup="basis", showlegend=k == 0, hovertemplate=f"λ = {rate:.3g}<extra></extra>",
+        )  # fmt: skip
+    mean, line = (beta / (t + beta)) ** alpha, {"color": COLOURS[1], "width": 3, "simplify": False}
+    figure.add_scatter(x=t, y=mean, mode="lines", line=line, name="their mean, the drop")
+    figure.update_yaxes(range=[-0.03, 1.05])
+    return figure
+
+
+def prior_draws(alpha: float = 1.0, beta: float = 0.5, count: int = 8, horizon: float = 6.0, seed: int = 1) -> Figure:
+    """Draw the paper's figure 1b: draws from a Gaussian process with the exponential-decay kernel."""
+    t = np.linspace(0.0, horizon, 201)
+    K = exponential_decay(t, t, alpha, beta)
+    draws = _gaussian(K, count, np.random.default_rng(seed))
+    figure = _figure(
+        "Draws from the exponential-decay kernel",
+        f"β<sup>α</sup> / (t + t′ + β)<sup>α</sup> with α = {alpha:g}, β = {beta:g}",
+        "Time t",
+        "Value",
+    )
+    sigma = 2 * np.sqrt(np.diag(K))
+    _band(figure, t, -sigma, sigma, _faded(FAINT, 0.16), "two standard deviations")
+    _draw_curves(figure, t, draws)
+    return figure
+
+
+def realistic_draws(
+    alpha: float = 2.0,
+    beta: float = 4.0,
+    count: int = 6,
+    horizon: float = 30.0,
+    wander: float = 0.002,
+    wander_length: float = 2.0,
+    asymptote: float = 0.4,
+    seed: int = 354,
+) -> Figure:
+    """Draw the paper's figure 1c: curves that look like training, each with its asymptote.
+
+    A curve is its asymptote (half normal, of scale `asymptote`), a draw from the exponential-decay kernel, and an
+    Ornstein-Uhlenbeck process of variance `wander`. The sum of the latter two is conditioned on a positive start, and
+    exactly: at t = 0 it is half normal, and the rest of the curve follows given that. Nothing is rejected.
+    """
+    rng = np.random.default_rng(seed)
+    t = np.linspace(0.0, horizon, 301)
+    K = exponential_decay(t, t, alpha, beta) + wander * ornstein_uhlenbeck(t, t, wander_length)
+    fall = _gaussian(K, count, rng)
+    start = np.abs(np.sqrt(K[0, 0]) * rng.standard_normal(count))
+    # Matheron's rule: a draw plus k(t, 0) / k(0, 0) times what its start lacks is a draw given the start
+    fall += (start - fall[:, 0])[:, None] * K[0] / K[0, 0]
+    ends = np.abs(asymptote * rng.standard_normal(count))
+    figure = _figure(
+        "Draws that look like training",
+        "an asymptote, a decaying draw with a positive start, Ornstein–Uhlenbeck noise",
+        "Time t",
+        "Loss in model units",
+    )
+    _draw_curves(figure, t, ends[:, None] + fall)
+    for k, end in enumerate(ends):
+        figure.add_scatter(
+            x=[horizon * 1.03], y=[end], mode="markers", showlegend=k == 0, name="asymptote", legendgroup="end",
+            marker={"color": _colour(k), "symbol": "diamond", "size": 10}, hoverinfo="y",
+        )  # fmt: skip
+    return figure
+
+
+def curves_with_forecasts(
+    forecaster: Forecaster | None,
+    observations: Observations,
+    runs: Sequence[int] | None = None,
+    later: Sequence[Sequence[float]] | None = None,
+    panels: bool | None = None,
+    title: str = "Runs and their forecasts",
+    loss: str = "Loss",
+) -> Figure:
+    """Draw the paper's figure 2b: what was seen of each run, and the forecast up to the horizon in the user's units.
+
+    `runs` picks some, by their place in the observations. `later` holds, for each of the runs picked, losses measured
+    after what the model has seen; they are drawn hollow. Without a forecaster only the curves are drawn. Many runs get
+    a panel each unless `panels` says otherwise. A very wide 90 % band may leave the view: the losses decide the scale.
+    """
+    chosen = list(range(len(observations.losses))) if runs is None else list(runs)
+    split = len(chosen) > PANELS_BEYOND if panels is None else panels and len(chosen) > 1
+    what = "dots: losses seen" + ("; line and bands: forecast mean, 50 and 90 % intervals" if forecaster else "")
+    figure = _figure(title, what + ("; circles: losses seen later" if later else ""), "Epoch", loss)
+    columns = min(len(chosen), 4 if len(chosen) > 6 else 3)
+    if split:
+        _panels(figure, [_run_name(run) for run in chosen], columns, loss)
+    for place, run in enumerate(chosen):
+        at = {"row": place // columns + 1, "col": place % columns + 1} if split else {}
+        named = len(chosen) > 1 and not split
+        if forecaster is not None:
+            _forecast(figure, forecaster, observations, run, at)
+        _seen(figure, observations, run, at, named)
+        if later is not None and len(later[place]):
+            _later(figure, observations, run, later[place], at)
+    figure.update_xaxes(range=[0.0, observations.horizon * 1.02])
+    _view(figure)
+    return figure
+
+
+def asymptotes(
+    forecaster: Forecaster,
+    observations: Observations,
+    column: int = 0,
+    config: Array | None = None,
+    axis: Axis | None = None,
+    title: str = "Where the runs would end",
+    loss: str = "Loss",
+    points: int = 121,
+) -> Figure:
+    """Draw the paper's figure 2c: the asymptote over one hyperparameter, and each old run's own, in the run's colour.
+
+    With several hyperparameters the line is a slice through `config` (the middle of the cube unless given), while each
+    run stands at its own configuration. An asymptote is the noise-free loss at the model's horizon.
+    """
+    axis = axis or Axis()
+    dimensions = observations.configs.shape[1]
+    grid = np.linspace(0.0, 1.0, points)
+    slice_ = np.tile(np.full(dimensions, 0.5) if config is None else np.asarray(config, np.float64), (points, 1))
+    slice_[:, column] = grid
+    end = forecaster.posteriors[0].specification.horizon
+    over = forecaster.points([(x, end) for x in slice_], noise=False)
+    through = "" if dimensions == 1 else "; the line is a slice, the runs are where they are"
+    what = "dots and bars: runs, each in its colour, with 90 % intervals" + through
+    figure = _figure(title, what, axis.name, f"{loss} at the asymptote")
+    x = axis.at(grid)
+    _bands(figure, x, over, FAINT)
+    figure.add_scatter(x=x, y=over.mean, mode="lines", line={"color": INK, "width": 2, "simplify": False}, name="mean")
+    for run in range(len(observations.configs)):
+        own = forecaster.points([(run, end)], noise=False)
+        centre, (low, high) = float(own.mean[0]), (float(q) for q in own.quantile([0.05, 0.95])[:, 0])
+        bar = {"array": [high - centre], "arrayminus": [centre - low], "symmetric": False, "width": 5, "thickness": 2}
+        figure.add_scatter(
+            x=axis.at(observations.configs[run : run + 1, column]), y=[centre], error_y=bar, mode="markers",
+            marker=_marker(run, 10), name=_run_name(run), showlegend=False,
+            hovertemplate=f"{_run_name(run)}: %{{y:.4g}}<extra></extra>",
+        )  # fmt: skip
+    if axis.log:
+        figure.update_xaxes(type="log", dtick=1 if x.max() >= 100 * x.min() else None)
+    return figure
+
+
+def write_png(figure: Figure, path: Path | str, width: int = 900, height: int = 560, scale: int = 1) -> Path:
+    """Write the figure as a PNG of `width` by `height` pixels (times `scale`), drawn by the system's Chromium.
+
+    The page holds plotly.js itself, so nothing is fetched.
+    """
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        raise FigureError(f"writing a PNG needs a browser: install one of {', '.join(BROWSERS)}")
+    target = Path(path).resolve()
+    sized = _go().Figure(figure).update_layout(width=width, height=height, autosize=False)
+    body = sized.to_html(full_html=False, include_plotlyjs="inline", config={"staticPlot": True})
+    page = f'<!doctype html><meta charset="utf-8"><style>body{{margin:0;overflow:hidden}}</style>{body}'
+    with tempfile.TemporaryDirectory() as folder:
+        source, image = Path(folder) / "figure.html", Path(folder) / "figure.png"
+        source.write_text(page, encoding="utf-8")
+        command = [browser, *CHROMIUM, f"--user-data-dir={folder}/profile", f"--window-size={width},{height}"]
+        command += [f"--force-device-scale-factor={scale}", f"--screenshot={image}", source.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RENDER_SECONDS, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired:
+            raise FigureError(f"{browser} did not finish within {RENDER_SECONDS} s") from None
+        if not image.is_file():
+            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise FigureError(f"{browser} wrote no image (exit status {done.returncode}): {last}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(image, target)
+    return target
+
+
+def _go() -> Any:
+    """plotly.graph_objects, or what to do without it."""
+    try:
+        import plotly.graph_objects as go
+    except ImportError:
+        raise FigureError("figures need plotly: pip install freezethaw[figures]") from None
+    return go
+
+
+def _figure(title: str, subtitle: str, x: str, y: str) -> Figure:
+    """An empty figure in the common style."""
+    axis = {
+        "showgrid": True, "gridcolor": GRID, "zeroline": False, "showline": True, "linecolor": FAINT,
+        "ticks": "outside", "tickcolor": FAINT, "ticklen": 4, "tickfont": {"size": 13}, "automargin": True,
+        "exponentformat": "power",
+    }  # fmt: skip
+    heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
+    return _go().Figure().update_layout(
+        template="none",
+        font={"family": FONT, "size": 15, "color": INK},
+        title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
+               "yanchor": "top", "pad": {"t": 36}},
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        margin={"l": 76, "r": 24, "t": 84, "b": 92},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container", "yanchor": "bottom",
+                "font": {"size": 13}},
+        hoverlabel={"font": {"family": FONT}},
+        xaxis=axis | {"title": {"text": x, "standoff": 10}},
+        yaxis=axis | {"title": {"text": y, "standoff": 10}},
+    )  # fmt: skip
+
+
+def _gaussian(K: Array, count: int, rng: np.random.Generator) -> Array:
+    """(count, T) draws; by eigenvectors, since smooth kernels are singular in floating point."""
+    values, vectors = np.linalg.eigh(K)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(rng.standard_normal((count, len(K))) @ root.T)
+
+
+def _draw_curves(figure: Figure, t: Array, draws: Array) -> None:
+    for k, draw in enumerate(draws):
+        line = {"color": _colour(k), "width": 2, "simplify": False}
+        figure.add_scatter(x=t, y=draw, mode="lines", line=line, showlegend=False, name=f"draw {k + 1}")
+
+
+def _run_name(run: int) -> str:
+    return f"run {run + 1}"  # users count runs from one
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _marker(run: int, size: int) -> dict[str, Any]:
+    return {"color": _colour(run), "size": size, "symbol": SYMBOLS[run // len(COLOURS) % len(SYMBOLS)]}
+
+
+def _faded(colour: str, opacity: float) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def _band(figure: Figure, x: Array, low: Array, high: Array, fill: str, name: str, **more: Any) -> None:
+    """One closed outline: along the upper edge, and back along the lower."""
+    x, y = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line={"width": 0}, fill="toself", fillcolor=fill, name=name, hoverinfo="skip", **more
+    )
+
+
+def _bands(figure: Figure, x: Array, forecast: Forecast, colour: str, whose: str = "", **more: Any) -> None:
+    """The 90 % and 50 % intervals of a forecast."""
+    for probability, opacity in BANDS:
+        low, high = forecast.quantile([(1 - probability) / 2, (1 + probability) / 2])
+        name = f"{whose}{100 * probability:.0f} % interval"
+        _band(figure, x, low, high, _faded(colour, opacity), name, meta=probability, **more)
+
+
+def _epochs_seen(observations: Observations, run: int) -> Array:
+    if observations.epochs is not None:
+        return np.array(observations.epochs[run], dtype=np.float64)
+    return np.arange(1.0, len(observations.losses[run]) + 1.0)
+
+
+def _forecast(figure: Figure, forecaster: Forecaster, observations: Observations, run: int, at: dict[str, int]) -> None:
+    """Bands and mean of the losses still to come; nothing for a run that has reached the horizon."""
+    seen = _epochs_seen(observations, run)
+    first = float(seen[-1]) + 1.0 if len(seen) else 1.0
+    if first > observations.horizon:
+        return
+    epochs = np.unique(np.round(np.linspace(first, observations.horizon, 100)))
+    forecast = forecaster.run(run, [float(e) for e in epochs])
+    _bands(figure, epochs, forecast, _colour(run), f"{_run_name(run)}: ", showlegend=False, **at)
+    line, name = {"color": _colour(run), "width": 2, "simplify": False}, f"{_run_name(run)}: forecast"
+    figure.add_scatter(x=epochs, y=forecast.mean, mode="lines", line=line, name=name, showlegend=False, **at)
+
+
+def _seen(figure: Figure, observations: Observations, run: int, at: dict[str, int], legend: bool) -> None:
+    """What was measured: dots, joined by a thin line."""
+    x, y = _epochs_seen(observations, run), np.array(observations.losses[run])
+    figure.add_scatter(
+        x=x, y=y, mode="lines+markers", line={"color": _colour(run), "width": 1}, marker=_marker(run, 6),
+        name=_run_name(run), showlegend=legend, **at,
+    )  # fmt: skip
+
+
+def _later(figure: Figure, observations: Observations, run: int, losses: Sequence[float], at: dict[str, int]) -> None:
+    """What was measured afterwards: hollow dots."""
+    seen = _epochs_seen(observations, run)
+    x = (seen[-1] if len(seen) else 0.0) + np.arange(1.0, len(losses) + 1.0)
+    marker = {"color": "rgba(255,255,255,0.6)", "size": 4, "line": {"color": INK, "width": 1}}
+    y, name = np.array(losses), f"{_run_name(run)}: later"
+    figure.add_scatter(x=x, y=y, mode="markers", marker=marker, name=name, showlegend=False, **at)
+
+
+def _panels(figure: Figure, names: Sequence[str], columns: int, loss: str) -> None:
+    """One small panel for each run, on common axes; outer labels only."""
+    rows = -(-len(names) // columns)
+    style = figure.layout.xaxis.to_plotly_json() | {"title": None}
+    filled = np.arange(rows * columns).reshape(rows, columns) < len(names)
+    figure.set_subplots(
+        rows=rows, cols=columns, specs=[[{} if there else None for there in row] for row in filled],
+        shared_xaxes="all", shared_yaxes="all", subplot_titles=list(names),
+        horizontal_spacing=0.025, vertical_spacing=min(0.09, 0.3 / rows),
+    )  # fmt: skip
+    figure.update_xaxes(**style)
+    figure.update_yaxes(**style)
+    for c in range(columns):  # the lowest panel of each column
+        lowest = int(filled[:, c].sum())
+        figure.update_xaxes(title={"text": "Epoch", "standoff": 8}, showticklabels=True, row=lowest, col=c + 1)
+    figure.update_yaxes(title={"text": loss, "standoff": 10}, col=1)
+    figure.update_annotations(font={"size": 14, "color": SOFT})
+    figure.update_layout(margin={"t": 104, "b": 60})
+
+
+def _view(figure: Figure) -> None:
+    """Common limits of the loss: all dots, means and inner bands, and of the outer bands as much as leaves room."""
+    outer = [t.y for t in figure.data if t.meta == BANDS[0][0]]
+    inner = [t.y for t in figure.data if t.meta != BANDS[0][0] and len(t.y)]
+    if not inner:
+        figure.add_annotation(text="no loss yet", x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+        return
+    lowest, highest = min(map(np.min, inner)), max(map(np.max, inner))
+    room = OUTER_ROOM * (highest - lowest)
+    low = max(lowest - room, min([lowest, *map(np.min, outer)]))
+    high = min(highest + room, max([highest, *map(np.max, outer)]))
+    margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
+    figure.update_yaxes(range=[low - margin, high + margin])

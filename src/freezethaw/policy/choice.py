@@ -1,0 +1,164 @@
+"""One decision: of all runs that may be advanced and all configurations that may be started, which comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.model.belief import Forecaster
+from freezethaw.model.outlook import Outlook, extend_old_runs, of_new_runs, of_old_runs
+from freezethaw.model.posterior import Posterior
+from freezethaw.model.summaries import Extensions
+from freezethaw.policy.rate import gains, rates
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
+CONTENDERS = 8  # runs among which the best loss is looked for
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be decided: old runs by their index among the curves, and new configurations by their features."""
+
+    runs: IntArray  # that may be advanced
+    candidates: Array  # (C, D)
+    max_epochs: int
+    survival_old: Array  # (len(runs),) chance not to diverge if advanced
+    survival_new: Array  # (C,)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One member of the basket."""
+
+    run: int | None  # index among the curves
+    candidate: int | None  # index among the candidates
+    score: float
+    to_epoch: int  # where the improvement for each epoch is largest
+    chance: float  # of beating the best there
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The basket, best first."""
+
+    basket: tuple[Entry, ...]
+    bests: tuple[float, ...]  # in model units, one for each sample
+
+    @property
+    def winner(self) -> Entry:
+        """What to do."""
+        return self.basket[0]
+
+
+def decision_epochs(max_epochs: int, done: IntArray) -> Array:
+    """Epochs at which forecasts are compared: all at first, geometric later, and each run's next one."""
+    grid = [1.0]
+    while grid[-1] < max_epochs:
+        grid.append(min(max(grid[-1] + 1, np.ceil(grid[-1] * 1.1)), max_epochs))
+    following = np.minimum(done + 1, max_epochs)
+    return np.unique(np.concatenate([grid, following]).astype(np.float64))
+
+
+def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
+    """The run or configuration with the largest improvement rate."""
+    done = forecaster.posteriors[0].curves.last_epochs
+    epochs = decision_epochs(options.max_epochs, done[options.runs].astype(np.int64))
+    extensions = [extend_old_runs(p, epochs) for p in forecaster.posteriors]
+    bests = [best_expected(p, e, epochs, contenders(p)) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
+    screen = int(rng.choice(len(bests), p=forecaster.weights))
+    old, new = _screened(forecaster.posteriors[screen], extensions[screen], bests[screen], epochs, options)
+    entries = _old_entries(forecaster, extensions, bests, epochs, options, old)
+    entries += _new_entries(forecaster, bests, epochs, options, new)
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests))
+
+
+def contenders(posterior: Posterior) -> IntArray:
+    """Runs with the lowest losses seen."""
+    lowest = np.full(len(posterior.curves), np.inf)
+    for pattern in posterior.curves.patterns:
+        seen = np.arange(len(pattern.epochs))[:, None] < pattern.lengths[None, :]
+        lowest[pattern.runs] = np.where(seen, pattern.losses, np.inf).min(axis=0)
+        own = pattern.last_epochs > 0
+        lowest[pattern.runs[own]] = np.minimum(lowest[pattern.runs[own]], pattern.last_losses[own])
+    order = np.argsort(lowest)[:CONTENDERS]
+    return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
+
+
+def best_expected(posterior: Posterior, extensions: Extensions, epochs: Array, runs: IntArray) -> float:
+    """The lowest posterior mean of the noise-free loss over recorded epochs: the lowest raw loss is biased by noise."""
+    means, _ = posterior.coefficients(posterior.old_inputs(runs))
+    smooth = extensions.offset[runs] + np.einsum("pej,pj->pe", extensions.slope[runs], means)
+    recorded = epochs[None, :] <= posterior.curves.last_epochs[runs][:, None]
+    return float(np.where(recorded, smooth, np.inf).min())
+
+
+def _screened(
+    posterior: Posterior, extensions: Extensions, best: float, epochs: Array, options: Options
+) -> tuple[IntArray, IntArray]:
+    """The most promising of each kind under one sample: places in `runs` and in `candidates`."""
+    found = []
+    done = posterior.curves.last_epochs[options.runs]
+    for count, size, survival, spent in (
+        (len(options.runs), OLD_BASKET, options.survival_old, done),
+        (len(options.candidates), NEW_BASKET, options.survival_new, np.zeros(len(options.candidates))),
+    ):
+        if count <= size:
+            found.append(np.arange(count))
+            continue
+        outlook = (
+            of_old_runs(posterior, options.runs, epochs, extensions)
+            if spent is done
+            else of_new_runs(posterior, options.candidates, epochs)
+        )
+        rate, _ = rates(gains([outlook], [best], np.ones(1)), epochs, spent)
+        found.append(np.argsort(-rate * survival)[:size])
+    return found[0], found[1]
+
+
+def _old_entries(
+    forecaster: Forecaster,
+    extensions: Sequence[Extensions],
+    bests: Sequence[float],
+    epochs: Array,
+    options: Options,
+    places: IntArray,
+) -> list[Entry]:
+    if not len(places):
+        return []
+    runs = options.runs[places]
+    outlooks = [of_old_runs(p, runs, epochs, e) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
+    done = forecaster.posteriors[0].curves.last_epochs[runs]
+    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, done)
+    scores = scores * options.survival_old[places]
+    return [
+        Entry(int(run), None, float(s), int(epochs[i]), float(c))
+        for run, s, i, c in zip(runs, scores, at, chances, strict=True)
+    ]
+
+
+def _new_entries(
+    forecaster: Forecaster, bests: Sequence[float], epochs: Array, options: Options, places: IntArray
+) -> list[Entry]:
+    if not len(places):
+        return []
+    outlooks = [of_new_runs(p, options.candidates[places], epochs) for p in forecaster.posteriors]
+    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, np.zeros(len(places)))
+    scores = scores * options.survival_new[places]
+    return [
+        Entry(None, int(place), float(s), int(epochs[i]), float(c))
+        for place, s, i, c in zip(places, scores, at, chances, strict=True)
+    ]
+
+
+def _scored(
+    outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, epochs: Array, done: Array
+) -> tuple[Array, IntArray, Array]:
+    found = gains(outlooks, bests, weights)
+    rate, at = rates(found, epochs, done)
+    return rate, at, found.chance[np.arange(len(rate)), at]

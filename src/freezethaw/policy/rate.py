@@ -1,0 +1,51 @@
+"""The improvement rate: the largest, over how far one might train, of expected improvement for each epoch paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.model.outlook import Outlook
+from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Gains:
+    """For P runs and E epochs: expected improvement and its chance, averaged over the samples."""
+
+    improvement: Array  # (P, E)
+    chance: Array  # (P, E)
+
+
+def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array) -> Gains:
+    """Average over samples and mixture components."""
+    improvement = np.zeros_like(outlooks[0].mean)
+    chance = np.zeros_like(improvement)
+    for outlook, best, weight in zip(outlooks, bests, weights, strict=True):
+        for w, deviation in zip(outlook.weights, outlook.deviations, strict=True):
+            improvement += weight * w * expected_improvement(best, outlook.mean, deviation)
+            chance += weight * w * probability_of_improvement(best, outlook.mean, deviation)
+    return Gains(improvement, chance)
+
+
+def rates(found: Gains, epochs: Array, done: Array) -> tuple[Array, NDArray[np.int64]]:
+    """(P,) the best improvement for each epoch spent, and at which of the E epochs; `done` is spent already."""
+    ahead = epochs[None, :] - done[:, None]
+    cost = expected_cost(np.maximum(ahead, 1.0), found.chance)
+    rate = np.where(ahead > 0, found.improvement / cost, -np.inf)
+    at = rate.argmax(axis=1)
+    return rate[np.arange(len(rate)), at], at
+
+
+def expected_cost(ahead: Array, chance: Array) -> Array:
+    """Epochs that training `ahead` epochs is expected to cost when a run that disappoints is frozen on the way.
+
+    With the chance of success all of them are paid; otherwise the run is given up somewhere before, on a scale of time
+    that is not known: the geometric mean of 1 and `ahead`.
+    """
+    return np.asarray(chance * ahead + (1 - chance) * np.sqrt(ahead))

@@ -1,0 +1,145 @@
+"""From forecasts to one decision: what may be done, what the policy says, and why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.errors import AllPending, StudyFinished
+from freezethaw.model.correlation import correlation
+from freezethaw.policy import random_choice
+from freezethaw.policy.choice import Choice, Entry, Options
+from freezethaw.policy.survival import survival
+from freezethaw.records import BasketEntry, Config, Run
+from freezethaw.space import Space
+from freezethaw.study import words
+from freezethaw.study.insight import View
+from freezethaw.study.ledger import Ledger
+from freezethaw.study.proposals import propose
+
+Array = NDArray[np.float64]
+Policy = Callable[..., Choice]
+
+LISTED = 256  # of a long list of candidates, how many are compared in one decision
+CENTRES = 5  # best runs around which new configurations are proposed
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A decision before it has a number."""
+
+    run: int | None
+    config: Config
+    to_epoch: int
+    reason: str
+    improvement: float  # expected, in the user's units
+    basket: tuple[BasketEntry, ...]
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Everything about choosing that does not change during a study."""
+
+    space: Space
+    max_epochs: int
+    policy: Policy | None  # None: at random
+    candidates: Sequence[Config] | None
+    sign: float
+
+    def new_configs(self, ledger: Ledger, rng: np.random.Generator) -> tuple[list[Config], Array]:
+        """Configurations that may be started, with their features."""
+        started = {self.space.key(run.config) for run in ledger.runs}
+        if self.candidates is not None:
+            rest = [c for c in self.candidates if self.space.key(c) not in started]
+            if len(rest) > LISTED:
+                rest = [rest[i] for i in rng.choice(len(rest), size=LISTED, replace=False)]
+            return rest, self.space.features_of(rest)
+        ranked = sorted((run for run in ledger.runs if run.losses), key=lambda r: min(self.sign * y for y in r.losses))
+        best = [run.config for run in ranked[:CENTRES]]
+        return propose(self.space, best, started, len(ledger.runs), rng)
+
+    def choose(self, view: View, ledger: Ledger, rng: np.random.Generator) -> Chosen:
+        """What to do next, given the forecasts."""
+        configs, features = self.new_configs(ledger, rng)
+        frozen = [run for run in ledger.frozen() if run.number in view.places]
+        fresh = [run for run in ledger.frozen() if run.number not in view.places]
+        if fresh:  # given back before its first epoch: it comes first
+            return _plain(fresh[0], fresh[0].config, "start a run that was given back")
+        _require(frozen, configs, ledger)
+        if self.policy is None:
+            return self.at_random(frozen, configs, rng)
+        options = self._options(view, ledger, frozen, features)
+        found = self.policy(view.forecaster, options, rng)
+        return self._worded(found, view, ledger, configs)
+
+    def at_random(self, frozen: Sequence[Run], configs: Sequence[Config], rng: np.random.Generator) -> Chosen:
+        """The choice of a coin."""
+        pick = random_choice.choose([run.number for run in frozen], bool(configs), rng)
+        if pick is None:
+            return _plain(None, configs[int(rng.integers(len(configs)))], "start a new run at random")
+        run = next(run for run in frozen if run.number == pick)
+        return _plain(run, run.config, f"thaw run {run.number} at epoch {run.epoch} at random")
+
+    def _options(self, view: View, ledger: Ledger, frozen: Sequence[Run], features: Array) -> Options:
+        ended = [run for run in ledger.runs if run.state in ("diverged", "failed")]
+        old, new = np.ones(len(frozen)), np.ones(len(features))
+        if ended:
+            lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
+            posterior = view.forecaster.posteriors[0]
+            known = posterior.new_inputs(self.space.features_of([run.config for run in [*ended, *lived]]))
+            lost = np.repeat([1.0, 0.0], [len(ended), len(lived)])
+            new = survival(correlation(posterior.new_inputs(features), known), lost)
+        places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
+        return Options(places, features, self.max_epochs, old, new)
+
+    def _worded(self, found: Choice, view: View, ledger: Ledger, configs: Sequence[Config]) -> Chosen:
+        numbers = {place: number for number, place in view.places.items()}
+        entries = tuple(self._entry(e, numbers, ledger, configs) for e in found.basket)
+        winner, entry = found.winner, entries[0]
+        best = float(view.forecaster.transform.from_model(np.dot(view.forecaster.weights, found.bests)))
+        epoch = 0 if entry.run is None else ledger.run(entry.run).epoch
+        subject = words.start_or_thaw(entry.run, epoch)
+        rival = ""
+        if len(entries) > 1:
+            name = "a new run" if entries[1].run is None else f"run {entries[1].run}"
+            rival = f"; next best {name}, {words.percent(entries[1].chance)}"
+        if self.policy is not None and self.policy.__module__.endswith("entropy_search"):
+            reason = words.entropy_reason(subject, winner.chance, winner.score, rival)
+        else:
+            reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
+        return Chosen(entry.run, entry.config, epoch + 1, reason, winner.score, entries)
+
+    def _entry(self, entry: Entry, numbers: dict[int, int], ledger: Ledger, configs: Sequence[Config]) -> BasketEntry:
+        if entry.run is not None:
+            run = ledger.run(numbers[entry.run])
+            return BasketEntry(run.number, run.config, run.epoch, entry.to_epoch, entry.score, entry.chance)
+        return BasketEntry(None, configs[entry.candidate or 0], 0, entry.to_epoch, entry.score, entry.chance)
+
+
+def first_choice(chooser: Chooser, ledger: Ledger, rng: np.random.Generator) -> Chosen:
+    """Before any loss is known: a run that was given back, else a new one."""
+    waiting = next(ledger.frozen(), None)
+    if waiting is not None:
+        return _plain(waiting, waiting.config, "start a run that was given back")
+    configs, _ = chooser.new_configs(ledger, rng)
+    _require([], configs, ledger)
+    if chooser.candidates is None:  # the first proposals are those near the user's guesses
+        return _plain(None, configs[0], "start a new run: nothing is known yet")
+    return _plain(None, configs[int(rng.integers(len(configs)))], "start a new run: nothing is known yet")
+
+
+def _plain(run: Run | None, config: Config, reason: str) -> Chosen:
+    number, epoch = (None, 0) if run is None else (run.number, run.epoch)
+    entry = BasketEntry(number, config, epoch, epoch + 1, float("nan"), float("nan"))
+    return Chosen(number, config, epoch + 1, reason, float("inf"), (entry,))
+
+
+def _require(frozen: Sequence[Run], configs: Sequence[Config], ledger: Ledger) -> None:
+    if frozen or configs:
+        return
+    if ledger.pending:
+        raise AllPending("every run that could be advanced is under way; ask again after the next tell")
+    raise StudyFinished("space exhausted: every configuration is finished, diverged or failed")
