@@ -214,9 +214,8 @@ class Posterior:
         if len(W):
             Z = solve_triangular(self._factor, Z, lower=True, check_finite=False, overwrite_b=True)
         mean = self.specification.coefficient_means(self.values) + (Z.T @ self._whitened).reshape(P, q)
-        Z = Z.reshape(len(W), P, q)
-        covariance = np.diag(a + tau) - np.einsum("mpi,mpj->pij", Z, Z)
-        return mean, covariance
+        by_config = Z.reshape(len(W), P, q)
+        return mean, np.diag(a + tau) - np.einsum("mpi,mpj->pij", by_config, by_config)
 
     def old_inputs(self, runs: IntArray) -> Array:
         """Scaled configurations of old runs."""

@@ -79,15 +79,16 @@ def scales_of(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales
     """Posterior of each run's scale from its residual sum of squares and the residuals' degrees of freedom k."""
     rss, k, nu = residuals, freedoms, model.freedom
     if math.isinf(nu):
-        one = np.ones(len(rss))
-        return Scales(model, -0.5 * (rss + k * LOG_2PI), one, one, nu * one, 0 * one)
+        one: Array = np.ones(len(rss))
+        none: Array = np.full(len(rss), nu)
+        return Scales(model, -0.5 * (rss + k * LOG_2PI), one, one, none, np.zeros(len(rss)))
     awake = gammaln((nu + k) / 2) - gammaln(nu / 2) - 0.5 * (k * math.log(nu * math.pi) + (nu + k) * np.log1p(rss / nu))
     r = model.stalled_scale
     stalled = -0.5 * (k * (LOG_2PI + math.log(r)) + rss / r)
     both = np.logaddexp(math.log1p(-STALLED) + awake, math.log(STALLED) + stalled)
     p = np.exp(math.log(STALLED) + stalled - both)
     plug_in = (1 - p) * (nu + rss) / (nu + k - 2) + p * r
-    return Scales(model, both, plug_in, (nu + rss) / (nu + k), nu + k, p)
+    return Scales(model, both, plug_in, (nu + rss) / (nu + k), np.asarray(nu + k, dtype=np.float64), p)
 
 
 def of_run(scales: Scales, run: int, last: float, epochs: Array) -> Mixture:
@@ -100,8 +101,8 @@ def of_runs(scales: Scales, runs: IntArray, last: Array, epochs: Array) -> Mixtu
     """The same for many runs at common epochs: arrays of shape (C, runs, epochs)."""
     # a run with no epoch yet has the prior of a new one: nothing seen, and so posterior = prior
     seen_share = np.minimum(np.maximum(last[:, None], 1.0) / np.maximum(epochs[None, :], 1.0), 1.0)
-    values = (scales.awake_scale, scales.awake_freedom, scales.stalled)
-    return _mixture(scales.model, *(v[runs][:, None] for v in values), seen_share)
+    scale, freedom, stalled = (v[runs][:, None] for v in (scales.awake_scale, scales.awake_freedom, scales.stalled))
+    return _mixture(scales.model, scale, freedom, stalled, seen_share)
 
 
 def of_new_run(model: ScaleModel, epochs: Array) -> Mixture:

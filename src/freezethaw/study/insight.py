@@ -60,11 +60,14 @@ class Insight:
             self.belief = self._draft[0]
 
     def _think(self, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
-        if self.belief is not None:
-            try:
-                return carry(self.belief, observations, rng, UPDATES)
-            except ModelError:  # every sample was contradicted at once: begin anew
-                pass
+        if self.belief is None:
+            return self._begin(observations, rng)
+        try:
+            return carry(self.belief, observations, rng, UPDATES)
+        except ModelError:  # every sample was contradicted at once
+            return self._begin(observations, rng)
+
+    def _begin(self, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
         belief = begin(observations, self.model, rng)
         return belief, Forecaster.of(belief, observations)
 

@@ -34,7 +34,7 @@ def near(centres: Array, count: int, rng: np.random.Generator) -> Array:
     chosen = centres[rng.integers(len(centres), size=count)]
     size = rng.choice(STEPS, size=(count, 1))
     moved = rng.random(chosen.shape) < np.maximum(0.5, 1.0 / chosen.shape[1])
-    return np.clip(chosen + size * moved * rng.standard_normal(chosen.shape), 0.0, 1.0)
+    return np.asarray(np.clip(chosen + size * moved * rng.standard_normal(chosen.shape), 0.0, 1.0))
 
 
 def around_guesses(space: Space, count: int, rng: np.random.Generator) -> Array:
@@ -53,7 +53,7 @@ def propose(
     """Distinct configurations that were not started, with their features. A guess fades as runs come in."""
     d = len(space)
     if d == 0:
-        configs = [] if space.key(space.config([])) in started else [space.config([])]
+        configs: list[Config] = [] if space.key(space.config([])) in started else [space.config([])]
         return configs, space.features_of(configs)
     guessed = round(EVEN / (1 + runs)) if space.guesses() else 0
     units = np.concatenate(
@@ -73,7 +73,8 @@ def propose(
 def _distinct(space: Space, units: Array, features: Array, started: set[Hashable]) -> tuple[list[Config], Array]:
     _, first = np.unique(features, axis=0, return_index=True)
     seen = set(started)
-    configs, kept = [], []
+    configs: list[Config] = []
+    kept = []
     for place in np.sort(first):
         config = space.config(units[place])
         key = space.key(config)
