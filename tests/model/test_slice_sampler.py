@@ -1,0 +1,260 @@
+"""One transition from an exact draw: the new point has the same distribution, and pairs may be read either way.
+
+A chain that is compared with its target after many steps forgives a slightly wrong transition. One exact draw followed
+by one transition does not: `x1` must have the law of `x0`, and `(x0, x1)` that of `(x1, x0)`. The mutants below are the
+mistakes these tests are for; each of them is caught.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import beta, chi2, kstest, norm, skewnorm
+
+from freezethaw.model import slice_sampler
+from freezethaw.model.slice_sampler import Draw, Effort, slice_sample
+
+DRAWS = 10_000
+KEPT = 1e-3  # p-value below which a correct sampler would be doubted
+CAUGHT = 1e-6  # p-value below which a mutant counts as caught
+
+
+@dataclass(frozen=True)
+class Bimodal:
+    """0.3 N(-2, 0.6^2) + 0.7 N(1.5, 0.5^2): slices are often two intervals."""
+
+    width: float = 1.0
+    limit: int = 4
+
+    def log_density(self, x):
+        left = math.log(0.3 / 0.6) - 0.5 * ((x + 2.0) / 0.6) ** 2
+        right = math.log(0.7 / 0.5) - 0.5 * ((x - 1.5) / 0.5) ** 2
+        high, low = max(left, right), min(left, right)
+        return high + math.log1p(math.exp(low - high))
+
+    def sample(self, rng, size):
+        left = rng.random(size) < 0.3
+        return np.where(left, -2.0, 1.5) + np.where(left, 0.6, 0.5) * rng.standard_normal(size)
+
+    def cdf(self, x):
+        return 0.3 * norm.cdf(x, -2.0, 0.6) + 0.7 * norm.cdf(x, 1.5, 0.5)
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """A skew normal, with steps so small that the limit is nearly always reached."""
+
+    width: float = 0.4
+    limit: int = 3
+
+    def log_density(self, x):
+        return -0.5 * x * x + math.log(max(math.erfc(-4.0 * x / math.sqrt(2)), 1e-300))
+
+    def sample(self, rng, size):
+        a, b = rng.standard_normal((2, size))
+        d = 4.0 / math.sqrt(17.0)
+        return d * np.abs(a) + math.sqrt(1 - d * d) * b
+
+    def cdf(self, x):
+        return skewnorm.cdf(x, 4.0)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """beta(3/2, 3) on (0, 1) and nothing outside, with steps as long as the support."""
+
+    width: float = 1.0
+    limit: int = 16
+
+    def log_density(self, x):
+        return 0.5 * math.log(x) + 2.0 * math.log1p(-x) if 0 < x < 1 else -math.inf
+
+    def sample(self, rng, size):
+        return rng.beta(1.5, 3.0, size)
+
+    def cdf(self, x):
+        return beta.cdf(x, 1.5, 3.0)
+
+
+# few steps; an interval that often holds both modes; the limit reached; no step at all
+HARD = [Bimodal(), Bimodal(width=0.3, limit=64), Skewed(), Skewed(width=2.0, limit=1)]
+EASY = [Bimodal(width=6.0, limit=16), Bounded(width=0.8, limit=1), Bounded()]
+
+
+def pairs(target, seed, rng_type=None):
+    """Exact draws and what one transition makes of them."""
+    rng = np.random.default_rng(seed)
+    x0 = target.sample(rng, DRAWS)
+    source = rng if rng_type is None else rng_type(rng)
+    x1 = [slice_sample(target.log_density, x, target.width, source, limit=target.limit)[0].point for x in x0.tolist()]
+    return x0, np.array(x1)
+
+
+def invariance(target, x1):
+    """p-value of Kolmogorov and Smirnov's test against the exact distribution."""
+    return kstest(x1, target.cdf).pvalue
+
+
+def symmetry(target, x0, x1, bins=8):
+    """p-value of Bowker's test that as many pairs go from bin i to bin j as from j to i."""
+    i, j = (np.minimum((target.cdf(x) * bins).astype(int), bins - 1) for x in (x0, x1))
+    counts = np.zeros((bins, bins))
+    np.add.at(counts, (i, j), 1)
+    there, back = counts[np.triu_indices(bins, 1)], counts.T[np.triu_indices(bins, 1)]
+    enough = there + back >= 10
+    statistic = ((there - back) ** 2 / np.maximum(there + back, 1))[enough].sum()
+    return chi2.sf(statistic, enough.sum())
+
+
+@pytest.mark.parametrize("target", HARD + EASY, ids=repr)
+def test_one_transition_leaves_the_target_invariant_and_is_reversible(target):
+    x0, x1 = pairs(target, seed=1)
+    assert invariance(target, x0) > KEPT  # the draws themselves are exact
+    assert invariance(target, x1) > KEPT
+    assert symmetry(target, x0, x1) > KEPT
+    assert np.mean(x0 != x1) > 0.99  # and it moves
+
+
+# --- the mutants -----------------------------------------------------------------------------------------------------
+
+
+def step_out_with(place, split):
+    """`step_out` with another placement of the first interval, or another split of the limit."""
+
+    def step_out(log_density, point, level, width, limit, rng):
+        left = point - width * place(rng)
+        right = left + width
+        steps_left = split(rng, limit)
+        steps_right = limit - 1 - steps_left
+        while steps_left > 0 and log_density(left) > level:
+            left, steps_left = left - width, steps_left - 1
+        while steps_right > 0 and log_density(right) > level:
+            right, steps_right = right + width, steps_right - 1
+        return Effort(left, right, 0)
+
+    return step_out
+
+
+def random_place(rng):
+    return rng.random()
+
+
+def random_split(rng, limit):
+    return int(rng.integers(limit))
+
+
+def shrink_without_check(log_density, point, level, effort, rng):
+    """Takes the first candidate."""
+    x = effort.left + (effort.right - effort.left) * rng.random()
+    return Draw(x, log_density(x)), effort
+
+
+def shrink_onto_the_point(log_density, point, level, effort, rng):
+    """Gives up the whole side on which a candidate was rejected."""
+    left, right = effort.left, effort.right
+    while left < right:
+        x = left + (right - left) * rng.random()
+        if log_density(x) > level:
+            return Draw(x, log_density(x)), effort
+        left, right = (point, right) if x < point else (left, point)
+    return Draw(point, log_density(point)), effort
+
+
+STEP_OUT_MUTANTS = {
+    "interval starts at the point": step_out_with(lambda rng: 0.0, random_split),
+    "interval centred on the point": step_out_with(lambda rng: 0.5, random_split),
+    "limit all to the left": step_out_with(random_place, lambda rng, limit: limit - 1),
+    "limit split in half": step_out_with(random_place, lambda rng, limit: (limit - 1) // 2),
+}
+SHRINK_MUTANTS = {
+    "no level check": shrink_without_check,
+    "onto the point": shrink_onto_the_point,
+}
+
+
+class WrongLevel:
+    """A generator whose exponential draws are uniform: the level is drawn in the wrong scale."""
+
+    def __init__(self, rng):
+        self.random, self.integers, self.exponential = rng.random, rng.integers, rng.random
+
+
+class HighLevel(WrongLevel):
+    """The level of twice the logarithm of the density."""
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.exponential = lambda: 0.5 * rng.exponential()
+
+
+def smallest(seed=2, rng_type=None):
+    """The smallest p-value over the hard targets and both tests."""
+    found = []
+    for target in HARD:
+        x0, x1 = pairs(target, seed, rng_type)
+        found += [invariance(target, x1), symmetry(target, x0, x1)]
+    return min(found)
+
+
+@pytest.mark.parametrize("name", STEP_OUT_MUTANTS)
+def test_a_wrong_step_out_is_caught(name, monkeypatch):
+    monkeypatch.setattr(slice_sampler, "step_out", STEP_OUT_MUTANTS[name])
+    assert smallest() < CAUGHT
+
+
+@pytest.mark.parametrize("name", SHRINK_MUTANTS)
+def test_a_wrong_shrinkage_is_caught(name, monkeypatch):
+    monkeypatch.setattr(slice_sampler, "shrink", SHRINK_MUTANTS[name])
+    assert smallest() < CAUGHT
+
+
+@pytest.mark.parametrize("rng_type", [WrongLevel, HighLevel])
+def test_a_wrong_level_is_caught(rng_type):
+    assert smallest(rng_type=rng_type) < CAUGHT
+
+
+def test_the_copies_of_step_out_are_mutants_only_by_what_they_change(monkeypatch):
+    monkeypatch.setattr(slice_sampler, "step_out", step_out_with(random_place, random_split))
+    assert smallest() > KEPT / (2 * len(HARD))
+
+
+# --- what it reports, and what it refuses ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("here", [None, -math.inf, math.nan])
+def test_standing_where_the_density_is_zero_is_refused(here):
+    with pytest.raises(ValueError, match="stands where the density is zero"):
+        slice_sample(Bounded().log_density, 1.5, 1.0, np.random.default_rng(0), here)
+
+
+def test_counts_every_evaluation_and_reports_the_density_of_the_draw():
+    rng = np.random.default_rng(3)
+    target, calls = Bimodal(), []
+
+    def counted(x):
+        calls.append(x)
+        return target.log_density(x)
+
+    for x in target.sample(rng, 200).tolist():
+        calls.clear()
+        draw, effort = slice_sample(counted, x, 1.0, rng, target.log_density(x))
+        assert effort.evaluations == len(calls)  # the density here was given, so nothing else was evaluated
+        assert effort.left < x < effort.right
+        assert effort.left <= draw.point <= effort.right
+        assert draw.log_density == target.log_density(draw.point)
+
+
+def test_the_interval_never_grows_beyond_the_limit():
+    rng = np.random.default_rng(4)
+    for limit in (1, 2, 5):
+        _, effort = slice_sample(lambda x: 0.0, 0.0, 0.7, rng, limit=limit)
+        assert effort.right - effort.left == pytest.approx(0.7 * limit)
+        assert effort.evaluations == limit  # limit - 1 steps out and one draw
+
+
+def test_a_density_positive_at_one_point_only_leaves_the_chain_there():
+    draw, _ = slice_sample(lambda x: 0.0 if x == 1.0 else -math.inf, 1.0, 1.0, np.random.default_rng(5))
+    assert draw.point == 1.0
