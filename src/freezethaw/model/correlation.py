@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import squareform
 
-from freezethaw.model.curves import Array, IntArray
+from freezethaw.model.curves import Array
 from freezethaw.model.kernels import matern52, warp
 from freezethaw.model.specification import Geometry, Values
 
@@ -40,21 +41,25 @@ class PairDistances:
     """
 
     def __init__(self, configs: Array, geometry: Geometry) -> None:
-        self._configs, self._geometry = configs, geometry
+        self._configs = configs
         self._left, self._right = (index.astype(np.int64) for index in np.triu_indices(len(configs), 1))
         self._squares = np.zeros((geometry.count, len(self._left)))
         self._warps: list[tuple[float | None, ...] | None] = [None] * geometry.count
         self._columns = [[c for c, g in enumerate(geometry.lengths) if g == group] for group in range(geometry.count)]
+        self._warp_names = [[f"warp.{ab}.{c}" for c in columns for ab in "ab"] for columns in self._columns]
+        self._length_names = [f"length.{g}" for g in range(geometry.count)]
 
     def correlation(self, values: Values) -> Array:
         """(N, N) correlation matrix at these values."""
         for group, columns in enumerate(self._columns):
             self._refresh(group, columns, values)
-        precisions = np.array([values[f"length.{g}"] ** -2.0 for g in range(self._geometry.count)])
-        return _square(matern52(precisions @ self._squares), self._left, self._right, len(self._configs))
+        precisions = np.array([values[name] ** -2.0 for name in self._length_names])
+        K = np.asarray(squareform(matern52(precisions @ self._squares), checks=False))
+        K.flat[:: len(K) + 1] = 1.0  # the diagonal
+        return K
 
     def _refresh(self, group: int, columns: list[int], values: Values) -> None:
-        key = tuple(values.get(f"warp.{ab}.{c}") for c in columns for ab in "ab")
+        key = tuple(map(values.get, self._warp_names[group]))
         if self._warps[group] == key:
             return
         total = np.zeros(len(self._left))
@@ -63,10 +68,3 @@ class PairDistances:
             difference = w[self._left] - w[self._right]
             total += difference * difference
         self._squares[group], self._warps[group] = total, key
-
-
-def _square(pairs: Array, left: IntArray, right: IntArray, count: int) -> Array:
-    K = np.eye(count)
-    K[left, right] = pairs
-    K[right, left] = pairs
-    return K

@@ -31,6 +31,13 @@ class Pattern:
     last_epochs: Array  # (n,) a thinned run's last epoch, zero where it is on the grid
     last_losses: Array  # (n,)
 
+    @cached_property
+    def distinct_ends(self) -> tuple[IntArray, IntArray]:
+        """First column of each distinct end of a run, and for each run which of them is its own."""
+        ends = np.stack([self.lengths.astype(np.float64), self.last_epochs])
+        _, first, which = np.unique(ends, axis=1, return_index=True, return_inverse=True)
+        return first, which.reshape(-1)
+
 
 @dataclass(frozen=True)
 class Curves:

@@ -57,7 +57,7 @@ def noisy_covariance(r: Rows, K: Array, variances: Array, mean_variances: Array)
     B *= K if len(r.runs) == len(K) and np.array_equal(r.runs, np.arange(len(K))) else K[np.ix_(r.runs, r.runs)]
     if mean_variances.any():
         B += (W * mean_variances) @ W.T
-    B[np.diag_indices_from(B)] += 1.0
+    B.flat[:: len(B) + 1] += 1.0  # the diagonal
     return B
 
 

@@ -69,10 +69,10 @@ def summarise(curves: Curves, time: TimeModel) -> Summary:
         w = _whiten(pattern, time)
         whitened.append(w)
         Q, R_p = _thin_qr(w.basis, pattern)
-        g_p = np.matmul(w.losses.T[:, None, :], Q)[:, 0, :]
-        rest = w.losses.T - np.matmul(Q, g_p[:, :, None])[:, :, 0]
+        u = w.losses.T
+        g_p = np.matmul(u[:, None, :], Q)[:, 0, :]
         R[pattern.runs], g[pattern.runs] = R_p, g_p
-        residuals[pattern.runs] = np.einsum("nt,nt->n", rest, rest)
+        residuals[pattern.runs] = np.maximum(np.einsum("nt,nt->n", u, u) - np.einsum("nj,nj->n", g_p, g_p), 0.0)
         log_diagonal = np.concatenate([[0.0], np.cumsum(np.log(np.diag(w.factor)))])
         log_determinants[pattern.runs] = 2 * (log_diagonal[pattern.lengths] + np.log(w.tail_scales))
     ranks = np.minimum(curves.counts, q)
@@ -129,15 +129,12 @@ def _diagonal(covariance: Covariance, t: Array) -> Array:
 
 def _thin_qr(V: Array, pattern: Pattern) -> tuple[Array, Array]:
     """V = Q R for every run; runs that stopped at the same epoch share theirs, so each is factored once."""
-    _, first, which = np.unique(
-        np.stack([pattern.lengths, pattern.last_epochs]), axis=1, return_index=True, return_inverse=True
-    )
+    first, which = pattern.distinct_ends
     distinct = V[first]
     short = distinct.shape[2] - distinct.shape[1]
     if short > 0:  # fewer epochs than basis functions: rows of zeros complete the thin factor
         distinct = np.concatenate([distinct, np.zeros((len(distinct), short, distinct.shape[2]))], axis=1)
     Q, R = np.linalg.qr(distinct)
-    which = which.reshape(-1)
     return Q[which, : V.shape[1]], R[which]
 
 
