@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 FENCE = 50.0  # losses further above the median than this many times what separates it from the best are absurd
 KNOTS = 12
+LARGEST = 1e100  # beyond this squares overflow; differences below its inverse count as none
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Transform:
         """Fit to the finite losses seen so far. `blend` = 0 is affine (the paper), 1 is normal scores alone."""
         sign = -1.0 if maximize else 1.0
         y = sign * np.asarray(losses, dtype=np.float64).ravel()
-        y = np.sort(y[np.isfinite(y)])
+        y = np.clip(np.sort(y[np.isfinite(y)]), -LARGEST, LARGEST)
         if not len(y):
             raise ModelError("there is no finite loss to fit a transform to")
         spread = _spread(y)
@@ -54,7 +55,7 @@ class Transform:
 
     def to_model(self, losses: ArrayLike) -> Array:
         """Losses in model units; absurd ones count as the cap."""
-        y = np.minimum(self.sign * np.asarray(losses, dtype=np.float64), self.cap)
+        y = np.clip(self.sign * np.asarray(losses, dtype=np.float64), -LARGEST, self.cap)
         return self._forward(y)[0]
 
     def from_model(self, z: ArrayLike) -> Array:
@@ -96,7 +97,7 @@ def _spread(y: Array) -> float:
     """What separates the best loss from the median: the scale on which differences matter. Never zero."""
     middle, high = np.quantile(y, [0.5, 0.75])
     for spread in (middle - y[0], high - middle, y[-1] - middle, 0.1 * abs(middle)):
-        if spread > 1e-9 * abs(middle):
+        if spread > max(1e-9 * abs(middle), 1.0 / LARGEST):
             return float(spread)
     return 1.0
 
@@ -152,7 +153,7 @@ class Forecast:
 
     @property
     def mean(self) -> Array:
-        """Expected loss, by a rule of 64 equal-probability nodes for each component."""
+        """Expected loss, by a rule of 64 nodes for each component."""
         return self._moment(1)
 
     @property
@@ -161,10 +162,12 @@ class Forecast:
         return np.sqrt(np.maximum(self._moment(2) - self._moment(1) ** 2, 0.0))
 
     def _moment(self, power: int) -> Array:
-        nodes = (np.arange(64) + 0.5) / 64
+        u = (np.arange(64) + 0.5) / 64
+        # integrate over probabilities p = u^3 (10 - 15 u + 6 u^2): nodes crowd in the tails, which are heavy
+        nodes, steps = u**3 * (10 - 15 * u + 6 * u * u), 30 * (u * (1 - u)) ** 2 / len(u)
         t = _quantile(nodes[:, None, None], self.freedoms[None])
         y = self.transform.from_model(self.means + self.scales * t)
-        return np.asarray(np.einsum("ce,kce->e", self.weights, y**power) / len(nodes))
+        return np.asarray(np.einsum("k,ce,kce->e", steps, self.weights, y**power))
 
     def log_density(self, loss: ArrayLike) -> Array:
         """Log density of the loss, per unit of the user's loss."""

@@ -80,7 +80,7 @@ def ranks_of_truth(datasets, length, seed):
         for steps, order in ((place, PARAMETERS[::-1]), (length - 1 - place, PARAMETERS)):
             state = truth
             for _ in range(steps):
-                state = sweep(target, state, rng, order)
+                state = sweep(target, state, rng, [(p,) for p in order])
                 states.append([state[name] for name in NAMES])
         ranks[i] = np.sum(np.array(states) < [truth[name] for name in NAMES], axis=0)
     return ranks

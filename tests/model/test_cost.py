@@ -42,7 +42,9 @@ def test_an_evaluation_costs_a_few_cholesky_factors(model):
     make, rows = MODELS[model]
     rng = np.random.default_rng(0)
     t = np.arange(1.0, EPOCHS + 1)
-    curves = [rng.standard_normal() + rng.standard_normal() / t + 0.01 * rng.standard_normal(EPOCHS) for _ in range(RUNS)]
+    curves = [
+        rng.standard_normal() + rng.standard_normal() / t + 0.01 * rng.standard_normal(EPOCHS) for _ in range(RUNS)
+    ]
     target = Target(Curves.of(rng.random((RUNS, DIMENSIONS)), curves), make(), Geometry.plain(DIMENSIONS))
     values = {p.name: 1.0 for p in target.parameters} | {"noise": 0.01}
     values["length.0"] = 2.0

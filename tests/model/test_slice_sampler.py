@@ -258,3 +258,60 @@ def test_the_interval_never_grows_beyond_the_limit():
 def test_a_density_positive_at_one_point_only_leaves_the_chain_there():
     draw, _ = slice_sample(lambda x: 0.0 if x == 1.0 else -math.inf, 1.0, 1.0, np.random.default_rng(5))
     assert draw.point == 1.0
+
+
+def elliptical_pairs(move, seed, count=4000):
+    """Exact draws of a normal posterior and where one elliptical move takes them: both have the same distribution."""
+    rng = np.random.default_rng(seed)
+    prior, noise, seen = np.array([1.0, 2.0, 0.5]), np.array([0.7, 0.5, 2.0]), np.array([0.8, -1.5, 0.3])
+    variance = 1 / (1 / prior**2 + 1 / noise**2)
+    mean = variance * seen / noise**2
+
+    def log_likelihood(x):
+        return float(-0.5 * np.sum(((x - seen) / noise) ** 2))
+
+    ends = []
+    for _ in range(count):
+        start = mean + np.sqrt(variance) * rng.standard_normal(3)
+        end, value = move(log_likelihood, start, prior * rng.standard_normal(3), rng)
+        assert value == pytest.approx(log_likelihood(end))
+        ends.append((end - mean) / np.sqrt(variance))
+    return np.array(ends)
+
+
+def smallest_p(ends):
+    from scipy.stats import kstest
+
+    return min(kstest(ends[:, j], "norm").pvalue for j in range(ends.shape[1]))
+
+
+def test_an_elliptical_move_keeps_the_posterior():
+    assert smallest_p(elliptical_pairs(slice_sampler.elliptical_slice, seed=3)) > 1e-3
+
+
+def test_elliptical_moves_that_are_wrong_are_caught():
+    def half_circle(log_likelihood, point, draw, rng):
+        """Looks only on one side of the point: the angle is never negative, and never shrinks from there."""
+        level = log_likelihood(point) - rng.exponential()
+        angle = rng.uniform(0, np.pi / 2)
+        while True:
+            candidate = point * np.cos(angle) + draw * np.sin(angle)
+            if log_likelihood(candidate) > level:
+                return candidate, log_likelihood(candidate)
+            angle *= rng.random()
+
+    def wide_prior(log_likelihood, point, draw, rng):
+        return slice_sampler.elliptical_slice(log_likelihood, point, 2 * draw, rng)
+
+    def no_level(log_likelihood, point, draw, rng):
+        angle = rng.uniform(0, 2 * np.pi)
+        candidate = point * np.cos(angle) + draw * np.sin(angle)
+        return candidate, log_likelihood(candidate)
+
+    for mutant in (half_circle, wide_prior, no_level):
+        assert smallest_p(elliptical_pairs(mutant, seed=3)) < 1e-4, mutant.__name__
+
+
+def test_an_elliptical_chain_may_not_stand_where_the_likelihood_is_zero():
+    with pytest.raises(ValueError, match="likelihood is zero"):
+        slice_sampler.elliptical_slice(lambda x: -np.inf, np.zeros(1), np.ones(1), np.random.default_rng(0))

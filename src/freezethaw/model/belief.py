@@ -3,8 +3,9 @@
 An *anchor* freezes what turns losses into model units: the transform and the range of the mean's prior. Between two
 anchors a sample's weight is multiplied by its predictive density of the new losses, which is exact because nothing else
 changed; one sample is moved by the slice sampler at a time, so that no decision is slow. A new anchor is cast when a
-loss falls outside the anchored range or when the number of losses has doubled: losses are transformed anew, samples are
-mapped to the new units, and all of them move. The first samples are draws from the prior, so there is no burn-in.
+loss falls outside the anchored range or when the number of losses has grown by a third: losses are transformed anew and
+samples are mapped to the new units. Anchors that follow one another closely differ little, so the regular moves are
+enough to settle the samples in them. The first samples are draws from the prior, so there is no burn-in.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
 from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.inference import Chains, Target, draw_prior, sample, sweep
+from freezethaw.model.inference import Chains, Target, draw_prior, moves, sample, sweep
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 
 SAMPLES = 10
+SWEEPS = 10  # how often every sample has moved by the time the number of losses has doubled, about
+GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
 DENSE_EPOCHS = 20
@@ -74,7 +77,7 @@ class Anchor:
         """Whether these losses may be read in these units."""
         z = self.transform.to_model(losses)
         inside = self.lowest - MARGIN <= z.min() and z.max() <= self.highest + MARGIN
-        return bool(inside and len(losses) < 2 * self.count)
+        return bool(inside and len(losses) < GROWTH * self.count)
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def begin(observations: Observations, model: str, rng: np.random.Generator, coun
     anchor = Anchor.cast(observations, model)
     target = _target(observations, model, anchor)
     draws = [draw_prior(target.parameters, rng) for _ in range(count)]
-    return _settle(Belief(model, anchor, tuple(draws), (0.0,) * count, (0.0,) * count), target, rng)
+    samples = tuple(sweep(target, draw, rng) for draw in draws)
+    return _equal(model, anchor, samples, target)
 
 
 def from_scratch(
@@ -128,28 +132,29 @@ def from_scratch(
     """A belief that remembers nothing: chains with a burn-in."""
     anchor = Anchor.cast(observations, model)
     target = _target(observations, model, anchor)
-    samples = sample(target, count, rng, chains)
-    evidences = tuple(target.log_evidence(s) for s in samples)
-    return Belief(model, anchor, samples, (-math.log(count),) * count, evidences)
+    return _equal(model, anchor, sample(target, count, rng, chains), target)
 
 
-def carry(
-    belief: Belief, observations: Observations, rng: np.random.Generator, updates: int | None = None
-) -> tuple[Belief, Forecaster]:
-    """The belief after more has been observed. `updates` limits how many hyperparameters of one sample move."""
-    if not belief.anchor.holds(observations.all_losses()):
+def carry(belief: Belief, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
+    """The belief after more has been observed, and the forecaster that comes with it."""
+    if belief.anchor.holds(observations.all_losses()):
+        target = _target(observations, belief.model, belief.anchor)
+    else:
         anchor = Anchor.cast(observations, belief.model)
         target = _target(observations, belief.model, anchor)
-        unit_bound = tuple(p for p in target.parameters if p.part != "space")  # lengths and warps have no unit
-        belief = _settle(_mapped(belief, anchor, observations, target), target, rng, unit_bound)
-        return belief, Forecaster.of(belief, observations)
-    target = _target(observations, belief.model, belief.anchor)
+        belief = _mapped(belief, anchor, observations, target)
     posteriors = [_conditioned(target, s) for s in belief.samples]
     belief, kept = _resampled(_weighed(belief, posteriors), rng)
-    belief, at = _moved(belief, target, rng, updates)
+    belief, at = _moved(belief, target, rng)
     posteriors = [posteriors[k] for k in kept]
     posteriors[at] = _conditioned(target, belief.samples[at])
     return belief, Forecaster(belief.anchor.transform, belief.weights, tuple(p for p in posteriors if p is not None))
+
+
+def _equal(model: str, anchor: Anchor, samples: tuple[Values, ...], target: Target) -> Belief:
+    """Samples of equal weight."""
+    evidences = tuple(target.log_evidence(s) for s in samples)
+    return Belief(model, anchor, samples, (-math.log(len(samples)),) * len(samples), evidences)
 
 
 def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
@@ -187,26 +192,17 @@ def _resampled(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[i
     return replace(belief, samples=samples, log_evidences=evidences, log_weights=equal), kept
 
 
-def _moved(belief: Belief, target: Target, rng: np.random.Generator, updates: int | None) -> tuple[Belief, int]:
-    """One transition of the sample whose turn it is; `updates` of its hyperparameters, chosen at random, or all."""
+def _moved(belief: Belief, target: Target, rng: np.random.Generator) -> tuple[Belief, int]:
+    """Move the sample whose turn it is: in so many of its hyperparameters that all samples keep pace with the data."""
     at = belief.turn % len(belief.samples)
-    chosen = target.parameters
-    if updates is not None and updates < len(chosen):
-        chosen = tuple(chosen[i] for i in rng.choice(len(chosen), size=updates, replace=False))
+    chosen = moves(target.parameters)
+    due = math.ceil(SWEEPS * len(belief.samples) * len(chosen) / max(int(target.curves.counts.sum()), 1))
+    if due < len(chosen):
+        chosen = [chosen[i] for i in rng.choice(len(chosen), size=due, replace=False)]
     moved = sweep(target, belief.samples[at], rng, chosen)
     samples, evidences = list(belief.samples), list(belief.log_evidences)
     samples[at], evidences[at] = moved, target.log_evidence(moved)
     return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), turn=at + 1), at
-
-
-def _settle(
-    belief: Belief, target: Target, rng: np.random.Generator, parameters: Sequence[Parameter] | None = None
-) -> Belief:
-    """Move every sample once, in new units."""
-    samples = tuple(sweep(target, s, rng, parameters) for s in belief.samples)
-    evidences = tuple(target.log_evidence(s) for s in samples)
-    count = len(samples)
-    return replace(belief, samples=samples, log_evidences=evidences, log_weights=(-math.log(count),) * count)
 
 
 def _mapped(belief: Belief, anchor: Anchor, observations: Observations, target: Target) -> Belief:
@@ -227,7 +223,8 @@ def _mapped(belief: Belief, anchor: Anchor, observations: Observations, target: 
                 value = slope**2 * value
             moved[p.name] = p.prior.nearest(value)
         samples.append(moved)
-    return replace(belief, anchor=anchor, samples=tuple(samples))
+    evidences = tuple(target.log_evidence(s) for s in samples)  # the weights stay: in new units they start anew
+    return replace(belief, anchor=anchor, samples=tuple(samples), log_evidences=evidences)
 
 
 @dataclass(frozen=True)

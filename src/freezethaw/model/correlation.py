@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import squareform
+from scipy.spatial.distance import cdist, squareform
 
 from freezethaw.model.curves import Array
 from freezethaw.model.kernels import matern52, warp
@@ -28,10 +28,8 @@ def scaled(configs: Array, geometry: Geometry, values: Values) -> Array:
 
 
 def correlation(x: Array, z: Array) -> Array:
-    """Matern-5/2 between all pairs of scaled inputs."""
-    r2 = np.einsum("nd,nd->n", x, x)[:, None] + np.einsum("nd,nd->n", z, z)[None, :]
-    r2 -= 2 * x @ z.T
-    return matern52(np.maximum(r2, 0.0))
+    """Matern-5/2 between all pairs of scaled inputs, from differences: squares would cancel for near-duplicates."""
+    return matern52(np.asarray(cdist(x, z, "sqeuclidean")))
 
 
 class PairDistances:

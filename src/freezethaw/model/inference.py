@@ -12,7 +12,8 @@ from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.correlation import PairDistances
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.posterior import evidence, noisy_covariance, rows
-from freezethaw.model.slice_sampler import slice_sample
+from freezethaw.model.priors import LogNormal
+from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import Summary, summarise
 
@@ -64,30 +65,73 @@ class Target:
         return self._correlation[1]
 
 
+def moves(parameters: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
+    """What is updated at once: single hyperparameters and blocks, in order. A prior of no width is left alone."""
+    found: dict[str, tuple[Parameter, ...]] = {}
+    for p in parameters:
+        if not _fixed(p):
+            key = p.block or p.name
+            found[key] = (*found.get(key, ()), p)
+    return list(found.values())
+
+
 def sweep(
-    target: Target, values: Values, rng: np.random.Generator, parameters: Sequence[Parameter] | None = None
+    target: Target, values: Values, rng: np.random.Generator, chosen: Sequence[tuple[Parameter, ...]] | None = None
 ) -> Values:
-    """Update every hyperparameter (or these) in turn by one slice-sampling transition."""
-    current = dict(values)
-    log_evidence: float | None = None
-    for p in target.parameters if parameters is None else parameters:
-        if _fixed(p):
-            continue
-
-        def conditional(x: float, p: Parameter = p) -> float:
-            value = math.exp(x) if p.log else x
-            prior = p.prior.log_density(value) + (x if p.log else 0.0)  # the Jacobian of the logarithm
-            return prior + target.log_evidence({**current, p.name: value}) if math.isfinite(prior) else -math.inf
-
-        here = math.log(current[p.name]) if p.log else current[p.name]
-        at = None
-        if log_evidence is not None:
-            at = log_evidence + p.prior.log_density(current[p.name]) + (here if p.log else 0.0)
-        draw, _ = slice_sample(conditional, here, WIDTH, rng, at)
-        current[p.name] = math.exp(draw.point) if p.log else draw.point
-        prior = p.prior.log_density(current[p.name]) + (draw.point if p.log else 0.0)
-        log_evidence = draw.log_density - prior
+    """Update all hyperparameters (or these moves) in turn by one slice-sampling transition each."""
+    current, log_evidence = dict(values), None
+    for move in moves(target.parameters) if chosen is None else chosen:
+        step = _move_block if len(move) > 1 else _move_one
+        current, log_evidence = step(target, current, move, rng, log_evidence)
     return current
+
+
+def _move_one(
+    target: Target,
+    values: dict[str, float],
+    move: tuple[Parameter, ...],
+    rng: np.random.Generator,
+    log_evidence: float | None,
+) -> tuple[dict[str, float], float]:
+    (p,) = move
+
+    def log_prior(x: float) -> float:
+        """In the sampled coordinate: with the Jacobian of the logarithm."""
+        return p.prior.log_density(math.exp(x)) + x if p.log else p.prior.log_density(x)
+
+    def conditional(x: float) -> float:
+        prior = log_prior(x)
+        value = math.exp(x) if p.log else x
+        return prior + target.log_evidence({**values, p.name: value}) if math.isfinite(prior) else -math.inf
+
+    here = math.log(values[p.name]) if p.log else values[p.name]
+    at = None if log_evidence is None else log_evidence + log_prior(here)
+    draw, _ = slice_sample(conditional, here, WIDTH, rng, at)
+    moved = {**values, p.name: math.exp(draw.point) if p.log else draw.point}
+    return moved, draw.log_density - log_prior(draw.point)
+
+
+def _move_block(
+    target: Target,
+    values: dict[str, float],
+    move: tuple[Parameter, ...],
+    rng: np.random.Generator,
+    log_evidence: float | None,
+) -> tuple[dict[str, float], float]:
+    priors = [p.prior for p in move if isinstance(p.prior, LogNormal)]
+    centre = np.array([prior.location for prior in priors])
+    spread = np.array([prior.scale for prior in priors])
+
+    def with_deviations(deviations: Array) -> dict[str, float]:
+        logs = centre + deviations
+        return values | {p.name: math.exp(x) for p, x in zip(move, logs, strict=True)}
+
+    here = np.array([math.log(values[p.name]) for p in move]) - centre
+    draw = spread * rng.standard_normal(len(move))
+    deviations, evidence_there = elliptical_slice(
+        lambda d: target.log_evidence(with_deviations(d)), here, draw, rng, log_evidence
+    )
+    return with_deviations(deviations), evidence_there
 
 
 def _fixed(p: Parameter) -> bool:

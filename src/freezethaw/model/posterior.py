@@ -174,6 +174,8 @@ class Posterior:
         x = np.asarray(config, dtype=np.float64).reshape(1, -1)
         if x.shape[1] != self.curves.dimensions or not np.isfinite(x).all():
             raise ModelError(f"a configuration must be {self.curves.dimensions} finite numbers, not {x[0].tolist()}")
+        if x.min(initial=0.0) < 0 or x.max(initial=1.0) > 1:
+            raise ModelError(f"configuration {x[0].tolist()} lies outside the unit cube")
         return Points(
             configs=np.repeat(scaled(x, self.geometry, self.values), len(t), axis=0),
             offsets=np.zeros(len(t)),
@@ -187,7 +189,6 @@ class Posterior:
         cross, mean = self._cross(points)
         S = points.slopes
         prior = correlation(points.configs, points.configs)
-        prior[np.diag_indices_from(prior)] = 1.0
         prior *= (S * self.specification.coefficient_variances(self.values)) @ S.T
         prior += (S * self.specification.coefficient_mean_variances()) @ S.T
         return Prediction(mean, prior - cross.T @ cross, points.residual, points.scales)
@@ -262,7 +263,6 @@ def condition(
     r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
     inputs = scaled(curves.configs, geometry, values)
     K = correlation(inputs, inputs)
-    K[np.diag_indices_from(K)] = 1.0
     B = noisy_covariance(r, K, specification.coefficient_variances(values), specification.coefficient_mean_variances())
     log_evidence, L, z = evidence(r, B)
     return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, L, z)

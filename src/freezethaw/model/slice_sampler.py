@@ -1,4 +1,7 @@
-"""Univariate slice sampling with stepping out and shrinkage, after Neal (2003). Knows nothing of Gaussian processes."""
+"""Slice sampling: univariate with stepping out and shrinkage (Neal 2003), and elliptical (Murray et al. 2010).
+
+Neither knows anything of the density that it is given.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
 LogDensity = Callable[[float], float]
+
+SMALLEST_ANGLE = 1e-12  # the bracket has shrunk onto the point itself
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,32 @@ def slice_sample(
     level = here - rng.exponential()
     effort = step_out(log_density, point, level, width, limit, rng)
     return shrink(log_density, point, level, effort, rng)
+
+
+def elliptical_slice(
+    log_likelihood: Callable[[Array], float],
+    point: Array,
+    prior_draw: Array,
+    rng: np.random.Generator,
+    log_likelihood_here: float | None = None,
+) -> tuple[Array, float]:
+    """Murray, Adams and MacKay (2010), figure 2: one joint move of several numbers with a zero-mean normal prior.
+
+    The move stays on the ellipse through the point and an independent draw from that prior; nothing is to be tuned.
+    """
+    here = log_likelihood(point) if log_likelihood_here is None else log_likelihood_here
+    if not math.isfinite(here):
+        raise ValueError(f"the chain stands where the likelihood is zero: {here}")
+    level = here - rng.exponential()
+    angle = rng.uniform(0.0, 2 * math.pi)
+    low, high = angle - 2 * math.pi, angle
+    while True:
+        candidate = point * math.cos(angle) + prior_draw * math.sin(angle)
+        value = log_likelihood(candidate)
+        if value > level or high - low < SMALLEST_ANGLE:
+            return (candidate, value) if value > level else (point, here)
+        if angle < 0:
+            low = angle
+        else:
+            high = angle
+        angle = rng.uniform(low, high)

@@ -59,6 +59,7 @@ class Parameter:
     prior: Prior
     part: Literal["time", "space", "level"]
     log: bool = True  # sampled as its logarithm
+    block: str = ""  # parameters of one block have log-normal priors and move together
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,19 @@ class Specification:
         """All hyperparameters in the order in which the sampler visits them."""
         found = [Parameter(name, self.priors[name], "level", name != "mean") for name in self.level_names()]
         found += [Parameter(name, self.priors[name], "time") for name in self.time_names()]
-        found += [Parameter(f"length.{g}", self.length_prior, "space") for g in range(geometry.count)]
-        if self.warp_prior is not None:
-            for column, warped in enumerate(geometry.warped):
-                if warped:
-                    found += [Parameter(f"warp.{ab}.{column}", self.warp_prior, "space") for ab in "ab"]
+        for g in range(geometry.count):
+            found += self._dimension(g, [c for c, group in enumerate(geometry.lengths) if group == g], geometry)
         return tuple(found)
+
+    def _dimension(self, group: int, columns: list[int], geometry: Geometry) -> list[Parameter]:
+        """A length scale and the warps of its columns: they say much the same, so they move together if they can."""
+        together = all(isinstance(p, LogNormal) and p.floor == 0 for p in (self.length_prior, self.warp_prior))
+        block = f"dimension.{group}" if together else ""
+        found = [Parameter(f"length.{group}", self.length_prior, "space", block=block)]
+        if self.warp_prior is not None:
+            names = [f"warp.{ab}.{c}" for c in columns if geometry.warped[c] for ab in "ab"]
+            found += [Parameter(name, self.warp_prior, "space", block=block) for name in names]
+        return found
 
     def time_model(self, values: Values) -> TimeModel:
         """The functions of time at these values."""

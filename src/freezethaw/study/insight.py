@@ -16,7 +16,6 @@ from freezethaw.space import Space
 
 Array = NDArray[np.float64]
 
-UPDATES = 6  # hyperparameters of one sample moved at each ask
 MOST_RUNS = 2000  # beyond this the model keeps the runs that matter
 
 
@@ -63,7 +62,7 @@ class Insight:
         if self.belief is None:
             return self._begin(observations, rng)
         try:
-            return carry(self.belief, observations, rng, UPDATES)
+            return carry(self.belief, observations, rng)
         except ModelError:  # every sample was contradicted at once
             return self._begin(observations, rng)
 

@@ -1,0 +1,189 @@
+"""Samples carried from one observation to the next: as good as samples from scratch, and in units that follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import forecast, tables
+from freezethaw.errors import ModelError
+from freezethaw.model.belief import (
+    Anchor,
+    Belief,
+    Forecaster,
+    Observations,
+    begin,
+    carry,
+    from_scratch,
+    gather,
+    specify,
+)
+from freezethaw.model.inference import Target, sample
+from freezethaw.model.posterior import condition
+from freezethaw.model.specification import Geometry
+
+needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
+
+
+def falling(runs=6, epochs=8, seed=0, scale=1.0):
+    """Curves that fall towards a level that depends on the configuration."""
+    rng = np.random.default_rng(seed)
+    configs = rng.random((runs, 2))
+    t = np.arange(1, epochs + 1)
+    curves = [scale * (x[0] + (0.5 + x[1]) / t + 0.01 * rng.standard_normal(epochs)) for x in configs]
+    return Observations(configs, tuple(tuple(c) for c in curves), Geometry.plain(2), float(epochs))
+
+
+def prefix(observations, counts):
+    """The first so many losses of each run; runs without any are left out."""
+    kept = [i for i, n in enumerate(counts) if n]
+    losses = tuple(observations.losses[i][: counts[i]] for i in kept)
+    return Observations(observations.configs[kept], losses, observations.geometry, observations.horizon)
+
+
+def stream(observations, model, rng):
+    """Begin with one loss and carry the belief on, loss by loss, in random order."""
+    lengths = [len(c) for c in observations.losses]
+    order = rng.permutation([i for i, n in enumerate(lengths) for _ in range(n)])
+    counts, belief = [0] * len(lengths), None
+    for run in order:
+        counts[run] += 1
+        seen = prefix(observations, counts)
+        belief = begin(seen, model, rng) if belief is None else carry(belief, seen, rng)[0]
+    return belief
+
+
+def rms(a, b):
+    return float(np.sqrt(np.mean((a - b) ** 2)))
+
+
+@needs_data
+@pytest.mark.slow
+def test_carried_samples_are_as_good_as_samples_from_scratch():
+    """On real curves: at most 1.3 times what two sets from scratch differ by, in predictive medians, same units."""
+    ratios = []
+    names = [n for n in tables.load() if n.startswith(("taskset", "lcbench"))][1::6]
+    for name in names:
+        context = forecast.context(name, 0, 20)
+        observations, index = context.observations(), {row: i for i, (row, _) in enumerate(context.seen)}
+        features = tables.load()[name].features
+        queries = [(index.get(row, features[row]), epoch) for row, _, epoch in context.queries]
+        carried = stream(observations, "drift", np.random.default_rng(1))
+        target = Target(
+            gather(observations, carried.anchor.transform),
+            specify("drift", carried.anchor, observations.geometry, observations.horizon),
+            observations.geometry,
+        )
+
+        def medians(belief, observations=observations, queries=queries, unit=context.unit):
+            return Forecaster.of(belief, observations).points(queries).quantile([0.5])[0] / unit
+
+        count = len(carried.samples)
+        scratch = [
+            medians(
+                Belief(
+                    "drift",
+                    carried.anchor,
+                    sample(target, count, np.random.default_rng(s)),
+                    (-np.log(count),) * count,
+                    (),
+                )
+            )
+            for s in (2, 3, 4)
+        ]
+        between = np.mean([rms(scratch[i], scratch[j]) for i in range(3) for j in range(i)])
+        ratios.append(np.mean([rms(medians(carried), s) for s in scratch]) / between)
+    print("carried / scratch:", np.round(ratios, 2))
+    assert np.exp(np.mean(np.log(ratios))) <= 1.3
+
+
+@pytest.mark.parametrize("model", ["paper", "drift"])
+def test_weights_are_the_predictive_densities_between_anchors(model):
+    observations = falling()
+    before, after = prefix(observations, [6] * 6), prefix(observations, [6, 6, 6, 6, 6, 7])
+    belief = begin(before, model, np.random.default_rng(0))
+    assert belief.anchor.holds(after.all_losses())
+    spec = specify(model, belief.anchor, observations.geometry, observations.horizon)
+
+    def evidence(seen, values):
+        return condition(gather(seen, belief.anchor.transform), spec, values, seen.geometry).log_evidence
+
+    gains = np.array([evidence(after, s) - evidence(before, s) for s in belief.samples])
+    expected = np.exp(gains - gains.max()) / np.exp(gains - gains.max()).sum()
+    carried, _ = carry(belief, after, np.random.default_rng(1))
+    if carried.samples[1:] == belief.samples[1:]:  # not resampled; the first one moved
+        np.testing.assert_allclose(carried.weights, expected, rtol=1e-6)
+    else:
+        assert 1 / np.sum(expected**2) < 5
+
+
+def test_a_loss_outside_the_range_casts_a_new_anchor():
+    observations = falling()
+    belief = begin(observations, "drift", np.random.default_rng(0))
+    low = min(min(c) for c in observations.losses)
+    wider = Observations(
+        observations.configs,
+        (*observations.losses[:-1], (*observations.losses[-1], low - 5.0)),
+        observations.geometry,
+        9.0,
+    )
+    assert not belief.anchor.holds(wider.all_losses())
+    carried, forecaster = carry(belief, wider, np.random.default_rng(1))
+    assert carried.anchor == Anchor.cast(wider, "drift")
+    assert np.isfinite(forecaster.run(0, [9.0]).mean).all()
+    assert carried.weights.sum() == pytest.approx(1.0)
+
+
+def test_forecasts_do_not_depend_on_the_users_units():
+    """A thousand times the loss gives a thousand times the forecast: the same draws, the same decisions."""
+    small, large = (stream(falling(scale=s), "drift", np.random.default_rng(5)) for s in (1.0, 1000.0))
+    one = Forecaster.of(small, falling()).run(2, [20.0])
+    other = Forecaster.of(large, falling(scale=1000.0)).run(2, [20.0])
+    np.testing.assert_allclose(other.mean, 1000 * one.mean, rtol=1e-3)
+
+
+def test_maximising_mirrors_minimising():
+    up = falling()
+    down = Observations(
+        up.configs, tuple(tuple(-y for y in c) for c in up.losses), up.geometry, up.horizon, maximize=True
+    )
+    one = Forecaster.of(from_scratch(up, "drift", np.random.default_rng(0)), up)
+    other = Forecaster.of(from_scratch(down, "drift", np.random.default_rng(0)), down)
+    np.testing.assert_allclose(one.run(0, [12.0]).mean, -other.run(0, [12.0]).mean, rtol=1e-6)
+    np.testing.assert_allclose(one.run(0, [12.0]).quantile(0.1), -other.run(0, [12.0]).quantile(0.9), rtol=1e-6)
+
+
+def test_wild_losses_do_not_break_a_belief():
+    rng = np.random.default_rng(0)
+    for curves in (
+        ((1e34, 0.1, 0.09), (0.2,)),
+        ((1.0,) * 5, (1.0,) * 5),
+        ((0.3,),),
+        ((0.0,) * 3, (1e-30,)),
+        ((1.0, 2.0, 4.0, 8.0), (1.0, 3.0, 9.0, 27.0)),
+    ):
+        observations = Observations(rng.random((len(curves), 2)), curves, Geometry.plain(2), 10.0)
+        for model in ("paper", "drift"):
+            belief = begin(observations, model, rng)
+            for _ in range(3):
+                belief, forecaster = carry(belief, observations, rng)
+            found = forecaster.run(0, [8.0, 9.0])
+            assert np.isfinite(found.quantile([0.05, 0.5, 0.95])).all()
+            assert np.isfinite(found.log_density(curves[0][-1])).all()
+
+
+def test_pending_runs_are_imagined_at_their_mean():
+    observations = falling()
+    forecaster = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
+    new = np.array([0.9, 0.1])
+    imagined = forecaster.with_fantasies([(0, 2), (new, 1)])
+    for before, after in zip(forecaster.posteriors, imagined.posteriors, strict=True):
+        assert len(after.curves) == len(before.curves) + 1
+        np.testing.assert_allclose(after.curves.observed(0)[1][-2:], before.losses(0, [9.0, 10.0]).mean)
+        assert after.losses(0, [11.0]).variance <= before.losses(0, [11.0]).variance * 1.01
+    assert forecaster.with_fantasies([]) is forecaster
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(ModelError, match="unknown model 'cubic'; known: paper, drift"):
+        begin(falling(), "cubic", np.random.default_rng(0))
