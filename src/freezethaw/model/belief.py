@@ -23,10 +23,11 @@ from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.inference import Chains, Target, draw_prior, moves, sample, sweep
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
-from freezethaw.model.specification import Geometry, Parameter, Specification, Values
+from freezethaw.model.specification import Geometry, Specification, Values
 
 SAMPLES = 10
 SWEEPS = 10  # how often every sample has moved by the time the number of losses has doubled, about
+FEWEST = 2.0  # effective samples; with fewer, the others are replaced
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
@@ -180,9 +181,12 @@ def _weighed(belief: Belief, posteriors: Sequence[Posterior | None]) -> Belief:
 
 
 def _resampled(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
-    """Systematic resampling when fewer than half of the samples carry the weight; which samples were kept."""
+    """Systematic resampling when next to nobody carries the weight; which samples were kept.
+
+    Not earlier: samples that descend from one another agree with each other more than with the truth.
+    """
     weights, count = belief.weights, len(belief.samples)
-    if 1.0 / np.sum(weights**2) >= 0.5 * count and weights.min() > 0:
+    if 1.0 / np.sum(weights**2) >= FEWEST and weights.min() > 0:
         return belief, list(range(count))
     places = (rng.random() + np.arange(count)) / count
     kept = [int(k) for k in np.minimum(np.searchsorted(np.cumsum(weights), places), count - 1)]
@@ -200,9 +204,14 @@ def _moved(belief: Belief, target: Target, rng: np.random.Generator) -> tuple[Be
     if due < len(chosen):
         chosen = [chosen[i] for i in rng.choice(len(chosen), size=due, replace=False)]
     moved = sweep(target, belief.samples[at], rng, chosen)
-    samples, evidences = list(belief.samples), list(belief.log_evidences)
+    samples, evidences, logs = list(belief.samples), list(belief.log_evidences), np.array(belief.log_weights)
     samples[at], evidences[at] = moved, target.log_evidence(moved)
-    return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), turn=at + 1), at
+    # a sample that has moved all the way is a fresh draw: it starts again at the average weight
+    logs[at] *= 1 - len(chosen) / len(moves(target.parameters))
+    logs[at] -= math.log(len(samples)) * len(chosen) / len(moves(target.parameters))
+    logs -= logsumexp(logs)
+    moved_belief = replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), log_weights=tuple(logs))
+    return replace(moved_belief, turn=at + 1), at
 
 
 def _mapped(belief: Belief, anchor: Anchor, observations: Observations, target: Target) -> Belief:

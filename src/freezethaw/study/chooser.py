@@ -14,8 +14,8 @@ from freezethaw.policy import random_choice
 from freezethaw.policy.choice import Choice, Entry, Options
 from freezethaw.policy.survival import survival
 from freezethaw.records import BasketEntry, Config, Run
-from freezethaw.space import Space
 from freezethaw.study import words
+from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.insight import View
 from freezethaw.study.ledger import Ledger
 from freezethaw.study.proposals import propose
@@ -43,23 +43,18 @@ class Chosen:
 class Chooser:
     """Everything about choosing that does not change during a study."""
 
-    space: Space
+    catalogue: Catalogue
     max_epochs: int
     policy: Policy | None  # None: at random
-    candidates: Sequence[Config] | None
     sign: float
 
     def new_configs(self, ledger: Ledger, rng: np.random.Generator) -> tuple[list[Config], Array]:
         """Configurations that may be started, with their features."""
-        started = {self.space.key(run.config) for run in ledger.runs}
-        if self.candidates is not None:
-            rest = [c for c in self.candidates if self.space.key(c) not in started]
-            if len(rest) > LISTED:
-                rest = [rest[i] for i in rng.choice(len(rest), size=LISTED, replace=False)]
-            return rest, self.space.features_of(rest)
+        if self.catalogue.candidates is not None:
+            return self.catalogue.unstarted(ledger.runs, LISTED, rng)
         ranked = sorted((run for run in ledger.runs if run.losses), key=lambda r: min(self.sign * y for y in r.losses))
         best = [run.config for run in ranked[:CENTRES]]
-        return propose(self.space, best, started, len(ledger.runs), rng)
+        return propose(self.catalogue.space, best, self.catalogue.started(ledger.runs), len(ledger.runs), rng)
 
     def choose(self, view: View, ledger: Ledger, rng: np.random.Generator) -> Chosen:
         """What to do next, given the forecasts."""
@@ -89,7 +84,7 @@ class Chooser:
         if ended:
             lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
             posterior = view.forecaster.posteriors[0]
-            known = posterior.new_inputs(self.space.features_of([run.config for run in [*ended, *lived]]))
+            known = posterior.new_inputs(self.catalogue.features([*ended, *lived]))
             lost = np.repeat([1.0, 0.0], [len(ended), len(lived)])
             new = survival(correlation(posterior.new_inputs(features), known), lost)
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
@@ -126,7 +121,7 @@ def first_choice(chooser: Chooser, ledger: Ledger, rng: np.random.Generator) -> 
         return _plain(waiting, waiting.config, "start a run that was given back")
     configs, _ = chooser.new_configs(ledger, rng)
     _require([], configs, ledger)
-    if chooser.candidates is None:  # the first proposals are those near the user's guesses
+    if chooser.catalogue.candidates is None:  # the first proposals are those near the user's guesses
         return _plain(None, configs[0], "start a new run: nothing is known yet")
     return _plain(None, configs[int(rng.integers(len(configs)))], "start a new run: nothing is known yet")
 

@@ -12,7 +12,7 @@ from freezethaw.errors import ModelError
 from freezethaw.model.belief import Belief, Forecaster, Observations, begin, carry
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run
-from freezethaw.space import Space
+from freezethaw.study.catalogue import Catalogue
 
 Array = NDArray[np.float64]
 
@@ -31,9 +31,9 @@ class View:
 class Insight:
     """Owner of the belief. Given the runs it answers with a view; asked twice for the same, it thinks once."""
 
-    def __init__(self, space: Space, max_epochs: int, maximize: bool, model: str) -> None:
-        self.space, self.max_epochs, self.maximize, self.model = space, max_epochs, maximize, model
-        self.geometry = Geometry(space.lengths, space.warped)
+    def __init__(self, catalogue: Catalogue, max_epochs: int, maximize: bool, model: str) -> None:
+        self.catalogue, self.max_epochs, self.maximize, self.model = catalogue, max_epochs, maximize, model
+        self.geometry = Geometry(catalogue.space.lengths, catalogue.space.warped)
         self.belief: Belief | None = None
         self._seen: tuple[tuple[int, int], ...] = ()
         self._draft: tuple[Belief, View] | None = None
@@ -46,7 +46,7 @@ class Insight:
             return None
         seen = tuple((run.number, run.epoch) for run in observed)
         if self._draft is None or seen != self._seen:
-            kept = observed if len(observed) <= MOST_RUNS else select(observed, self.space, self.maximize, MOST_RUNS)
+            kept = observed if len(observed) <= MOST_RUNS else self._select(observed)
             belief, forecaster = self._think(self.observations(kept), rng)
             places = {run.number: place for place, run in enumerate(kept)}
             self._draft = belief, View(forecaster, places, len(observed) - len(kept))
@@ -81,17 +81,20 @@ class Insight:
         old = [d for d in fresh if d.run in view.places]
         new = [d for d in fresh if d.run not in view.places]
         wanted: list[tuple[int | Array, int]] = [(view.places[d.run], d.epochs) for d in old]
-        wanted += [(self.space.features(d.config), d.epochs) for d in new]
+        wanted += [(self.catalogue.space.features(d.config), d.epochs) for d in new]
         count = len(view.forecaster.posteriors[0].curves)
         places = view.places | {d.run: count + i for i, d in enumerate(new)}
         view = View(view.forecaster.with_fantasies(wanted), places, view.dropped)
         self._fantasised = (*known, *(d.number for d in fresh)), view
         return view
 
+    def _select(self, runs: Sequence[Run]) -> list[Run]:
+        return select(runs, self.catalogue.features(runs), -1.0 if self.maximize else 1.0, MOST_RUNS)
+
     def observations(self, runs: Sequence[Run]) -> Observations:
         """Runs as the model takes them."""
         return Observations(
-            self.space.features_of([run.config for run in runs]),
+            self.catalogue.features(runs),
             tuple(run.losses for run in runs),
             self.geometry,
             float(self.max_epochs),
@@ -99,15 +102,13 @@ class Insight:
         )
 
 
-def select(runs: Sequence[Run], space: Space, maximize: bool, count: int) -> list[Run]:
+def select(runs: Sequence[Run], features: Array, sign: float, count: int) -> list[Run]:
     """The runs that matter most: those under way, the best half, and a space-filling rest."""
-    sign = -1.0 if maximize else 1.0
     lowest = np.array([min(sign * loss for loss in run.losses) for run in runs])
     pending = np.array([run.state == "pending" for run in runs])
     order = np.lexsort((lowest, ~pending))
     kept = list(order[: count // 2])
     rest = order[count // 2 :]
-    features = space.features_of([run.config for run in runs])
     kept += list(rest[spread_out(features[rest], features[kept], count - len(kept))])
     return [runs[int(i)] for i in sorted(kept)]
 

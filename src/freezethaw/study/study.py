@@ -14,6 +14,7 @@ from freezethaw.policy import choice, entropy_search
 from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Run
 from freezethaw.space import Space
 from freezethaw.study import stopping
+from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.chooser import Chooser, first_choice
 from freezethaw.study.insight import Insight, View
 from freezethaw.study.ledger import Ledger, read_losses
@@ -52,9 +53,9 @@ class Study:
         self.budget = Budget(epochs=budget) if isinstance(budget, int) else budget if budget is not None else Budget()
         self.finish_best = finish_best
         self._ledger = Ledger(max_epochs)
-        self._insight = Insight(space, max_epochs, direction == "maximize", model)
-        listed = None if candidates is None else [space.validate(c) for c in candidates]
-        self._chooser = Chooser(space, max_epochs, POLICIES[policy], listed, self._sign)
+        catalogue = Catalogue(space, candidates)
+        self._insight = Insight(catalogue, max_epochs, direction == "maximize", model)
+        self._chooser = Chooser(catalogue, max_epochs, POLICIES[policy], self._sign)
         self._wishes: deque[tuple[int | None, Config, int]] = deque()  # run, config, to_epoch
         self._explanations: dict[int, Explanation] = {}
 
