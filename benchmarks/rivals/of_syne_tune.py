@@ -38,13 +38,13 @@ def asha(seat: Seat) -> None:
 
 def mobster(seat: Seat) -> None:
     """MOBSTER: ASHA by promotion, new configurations from a joint Gaussian process over configurations and epochs."""
-    drive(seat, legacy_baselines.MOBSTER(_cube(seat), **_halving(seat), **_rows(seat)), capped=True)
+    drive(seat, legacy_baselines.MOBSTER(_cube(seat), **_halving(seat) | _rows(seat)), capped=True)
 
 
 def dyhpo(seat: Seat) -> None:
     """DyHPO with MOBSTER's model, one epoch at a time as in its paper (rung_increment 1), else by default."""
-    options = _common(seat) | {"grace_period": 1, "rung_increment": 1}
-    drive(seat, legacy_baselines.DyHPO(_cube(seat), **options, **_rows(seat)), capped=True)
+    options = _common(seat) | {"grace_period": 1, "rung_increment": 1} | _rows(seat)
+    drive(seat, legacy_baselines.DyHPO(_cube(seat), **options), capped=True)
 
 
 def _common(seat: Seat) -> dict[str, Any]:

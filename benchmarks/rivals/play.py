@@ -37,7 +37,8 @@ class Method:
 
 
 METHODS = {
-    "random": Method("random", "chance:random", "numpy", ("free",)),
+    "random": Method("random", "plain:random", "numpy", ("free",)),
+    "asha-paper": Method("ASHA promotion (rule of the paper)", "plain:asha", "numpy", ("free",)),
     "asha": Method("ASHA promotion (Syne Tune)", "of_syne_tune:asha", "syne_tune", ("free",)),
     "tpe-hyperband": Method("TPE + Hyperband (Optuna)", "of_optuna:tpe_hyperband", "optuna", ("candidates", "free")),
     "tpe-median": Method("TPE + median (Optuna)", "of_optuna:tpe_median", "optuna", ("candidates", "free")),
