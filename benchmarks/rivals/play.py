@@ -57,6 +57,8 @@ def play(key: str, name: str, seed: int, budget: int, mode: str) -> dict:
     seat = Seat(game, mode)
     with suppress(Over):
         player(seat)
+    spent = game.spent
+    game.curve += [game.curve[-1]] * (budget - spent)  # whoever has used all rows keeps the recommendation
     cap = CAPS.get(game.table.suite) if method.capped else None
     return {
         "method": method.label,
@@ -69,6 +71,7 @@ def play(key: str, name: str, seed: int, budget: int, mode: str) -> dict:
         "runs": len(seat.used),
         "diverged": int(game.diverged.sum()),
         "budget": budget,
+        "spent": spent,
         "mapped": mode in method.maps,
         **({"capped": cap} if cap is not None else {}),
     }

@@ -1,0 +1,169 @@
+"""The paper's entropy search against brute force: a dense Gaussian process and quadrature over outcomes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from freezethaw.model.belief import Forecaster, Observations, begin
+from freezethaw.model.specification import Geometry
+from freezethaw.policy import entropy_search
+from freezethaw.policy.choice import Options
+from freezethaw.policy.entropy_search import Basket, Joint, entropy, entropy_reductions, joint_of, p_min
+
+from ..model.dense import Dense
+
+
+def forecaster(seed=0, runs=4, model="paper"):
+    rng = np.random.default_rng(seed)
+    configs = rng.random((runs, 2))
+    curves = tuple(
+        tuple(x[0] + 1.0 / np.arange(2, 4 + i) + 0.05 * rng.standard_normal(2 + i)) for i, x in enumerate(configs)
+    )
+    observations = Observations(configs, curves, Geometry.plain(2), 20.0)
+    return Forecaster.of(begin(observations, model, rng), observations)
+
+
+def options(found, candidates=3, seed=1):
+    count = len(found.posteriors[0].curves)
+    fresh = np.random.default_rng(seed).random((candidates, 2))
+    return Options(np.arange(count), fresh, 20, np.ones(count), np.ones(candidates))
+
+
+def dense_joint(posterior, basket, choice):
+    """Asymptotes and next losses of the basket from the dense twin."""
+    v = posterior.values
+    dense = Dense(
+        basis=lambda t: np.ones((len(t), 1)),
+        residual=lambda t, u: (v["beta"] / (t[:, None] + u[None, :] + v["beta"])) ** v["alpha"],
+        noise=v["noise"],
+        means=np.array([v["mean"]]),
+        variances=np.array([v["level.variance"]]),
+        mean_variances=np.zeros(1),
+        lengths=[v["length.0"], v["length.1"]],
+        warps=[(v["warp.a.0"], v["warp.b.0"]), (v["warp.a.1"], v["warp.b.1"])],
+        scales={},
+    )
+    seen, y = [], []
+    for run in range(len(posterior.curves)):
+        t, losses = posterior.curves.observed(run)
+        seen += [(posterior.curves.configs[run], e, run) for e in t]
+        y += list(losses)
+    dense.condition(seen, np.array(y))
+    ends, nexts = [], []
+    for run in basket.old:
+        x = posterior.curves.configs[run]
+        ends.append((x, np.inf, run))
+        nexts.append((x, posterior.curves.last_epochs[run] + 1.0, run))
+    for place, c in enumerate(basket.new):
+        ends.append((choice.candidates[c], np.inf, -1 - place))
+        nexts.append((choice.candidates[c], 1.0, -1 - place))
+    mean, covariance = dense.predict([*ends, *nexts])
+    return mean, covariance, dense.condition_number
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_joint_of_asymptotes_and_next_losses_equals_the_dense_twin(seed):
+    found = forecaster(seed)
+    choice, basket = options(found), Basket(np.array([2, 0]), np.array([1]), np.ones(3, dtype=bool))
+    posterior = found.posteriors[0]
+    mean, covariance, cond = dense_joint(posterior, basket, choice)
+    joint = joint_of(posterior, basket, choice)
+    tolerance = 100 * np.finfo(float).eps * cond * np.abs(covariance).max()
+    np.testing.assert_allclose(joint.mean, mean[:3], atol=tolerance + 1e-12)
+    np.testing.assert_allclose(joint.covariance, covariance[:3, :3], atol=tolerance + 1e-12)
+    np.testing.assert_allclose(joint.cross, covariance[:3, 3:], atol=tolerance + 1e-12)
+    noise = posterior.values["noise"]
+    np.testing.assert_allclose(joint.loss_variance, np.diag(covariance)[3:] + noise, atol=tolerance + 1e-12)
+
+
+def two_members(rng):
+    A = rng.standard_normal((4, 4))
+    full = A @ A.T + 0.1 * np.eye(4)  # (f_1, f_2, y_1, y_2)
+    return Joint(rng.standard_normal(2), full[:2, :2], full[:2, 2:], np.diag(full)[2:])
+
+
+def brute_force(joint):
+    """For two members P_min is one normal integral; outcomes by a fine rule."""
+
+    def entropy_at(mean, covariance):
+        spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+        p = norm.cdf((mean[1] - mean[0]) / spread)
+        return float(entropy(np.array([p, 1 - p])))
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+    now = entropy_at(joint.mean, joint.covariance)
+    found = []
+    for k in range(2):
+        step = joint.cross[:, k] / np.sqrt(joint.loss_variance[k])
+        after = joint.covariance - np.outer(step, step)
+        found.append(
+            now - sum(w * entropy_at(joint.mean + x * step, after) for x, w in zip(nodes, weights, strict=True))
+        )
+    return np.array(found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_reductions_equal_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    joint = two_members(rng)
+    draws = rng.standard_normal((200_000, 2))
+    np.testing.assert_allclose(entropy_reductions(joint, draws), brute_force(joint), atol=0.02)
+
+
+def test_the_wrong_sign_would_be_caught():
+    """As printed, the criterion is an increase: its winner would differ from brute force's."""
+    differs = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        joint = two_members(rng)
+        found = entropy_reductions(joint, rng.standard_normal((20_000, 2)))
+        differs += int(np.argmin(found) != np.argmax(brute_force(joint)))
+    assert differs >= 6
+
+
+@pytest.mark.parametrize("model", ["paper", "drift"])
+def test_an_observation_never_adds_entropy(model):
+    for seed in range(5):
+        found = forecaster(seed, runs=6, model=model)
+        choice = options(found)
+        basket, _ = entropy_search.fill_basket(found, choice)
+        draws = np.random.default_rng(0).standard_normal((20_000, len(basket.choosable)))
+        for posterior in found.posteriors[:3]:
+            reductions = entropy_reductions(joint_of(posterior, basket, choice), draws)
+            assert reductions.min() > -0.03  # Monte-Carlo error
+
+
+def test_p_min_is_a_distribution_and_prefers_the_lower():
+    p = p_min(np.array([0.0, 1.0, 5.0]), np.diag([0.5, 0.5, 0.5]), np.random.default_rng(0).standard_normal((5000, 3)))
+    assert p.sum() == pytest.approx(1.0)
+    assert p[0] > p[1] > p[2]
+
+
+def test_finished_and_leased_runs_compete_but_are_not_chosen():
+    found = forecaster(runs=5)
+    everyone = options(found)
+    limited = Options(np.array([3]), everyone.candidates, 20, np.ones(1), everyone.survival_new)
+    basket, _ = entropy_search.fill_basket(found, limited)
+    assert set(basket.old) == set(range(5))
+    choice = entropy_search.choose(found, limited, np.random.default_rng(0))
+    assert choice.winner.run in (3, None)
+    refused = [e for e in choice.basket if e.run not in (3, None)]
+    assert len(refused) == 4
+    assert all(e.score == -np.inf for e in refused)
+
+
+def test_new_members_are_no_neighbours():
+    found = forecaster()
+    line = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
+    score = np.exp(-((line[:, 0] - 0.3) ** 2) / 0.01) + 0.9 * np.exp(-((line[:, 0] - 0.8) ** 2) / 0.01)
+    picked = entropy_search.distinct_maxima(score, found.posteriors[0], line)
+    assert len(set(picked)) == len(picked)
+    assert abs(line[picked[0], 0] - 0.3) < 0.01
+    inputs = found.posteriors[0].new_inputs(line[picked])
+    from freezethaw.model.correlation import correlation
+
+    between = correlation(inputs, inputs)[np.triu_indices(len(picked), 1)]
+    assert (between < entropy_search.NEIGHBOUR).all()

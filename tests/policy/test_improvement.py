@@ -1,0 +1,60 @@
+"""Expected improvement and its rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from freezethaw.model.outlook import Outlook
+from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
+from freezethaw.policy.rate import expected_cost, gains, rates
+
+
+@pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
+def test_expected_improvement_equals_quadrature(best, mean, deviation):
+    integrand = lambda y: (best - y) * norm.pdf(y, mean, deviation)  # noqa: E731 - an integrand
+    expected, _ = quad(integrand, min(mean, best) - 12 * deviation, best)
+    found = expected_improvement(best, np.array([mean]), np.array([deviation]))[0]
+    assert found == pytest.approx(expected, rel=1e-7, abs=1e-12)
+    assert probability_of_improvement(best, np.array([mean]), np.array([deviation]))[0] == pytest.approx(
+        norm.cdf(best, mean, deviation)
+    )
+
+
+@given(st.floats(-5, 5), st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 2))
+def test_more_doubt_never_lowers_the_expected_improvement(best, mean, deviation, more):
+    narrow, wide = (
+        expected_improvement(best, np.array([mean]), np.array([d]))[0] for d in (deviation, deviation + more)
+    )
+    assert wide >= narrow - 1e-12
+    assert narrow >= max(best - mean, 0.0) - 1e-9
+
+
+def test_gains_average_over_samples_and_components():
+    mean, deviations = np.zeros((1, 1)), np.array([[[1.0]], [[2.0]]])
+    weights = np.array([[[0.25]], [[0.75]]])
+    outlook = Outlook(mean, deviations, weights)
+    found = gains([outlook, outlook], [0.0, 1.0], np.array([0.4, 0.6]))
+    expected = sum(
+        s * w * expected_improvement(b, np.zeros(1), np.array([d]))[0]
+        for s, b in ((0.4, 0.0), (0.6, 1.0))
+        for w, d in ((0.25, 1.0), (0.75, 2.0))
+    )
+    assert found.improvement[0, 0] == pytest.approx(expected)
+
+
+def test_the_rate_looks_only_ahead():
+    outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)))
+    rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]))
+    assert at[0] == 2  # epoch 1 is past, however good it looks
+    assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
+
+
+def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():
+    assert expected_cost(np.array([16.0]), np.array([1.0]))[0] == 16.0
+    assert expected_cost(np.array([16.0]), np.array([0.0]))[0] == 4.0
+    assert expected_cost(np.array([1.0]), np.array([0.3]))[0] == 1.0

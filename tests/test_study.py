@@ -1,0 +1,206 @@
+"""Ask and tell with the model deciding: reasons, determinism, wild losses, many workers."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+import freezethaw as ft
+from freezethaw.study import insight
+from freezethaw.study.insight import select, spread_out
+
+SPACE = ft.Space(
+    rate=ft.Float(1e-4, 1.0, log=True),
+    units=ft.Int(1, 64, log=True),
+    kind=ft.Choice("a", "b", "c"),
+    decay=ft.Float(0, 1),
+)
+
+
+def loss_of(config, epoch):
+    """A curve that falls to a level which depends on the configuration."""
+    level = (math.log10(config["rate"]) + 2) ** 2 / 4 + (config["kind"] == "b") * 0.3 + 0.2 * config["decay"]
+    return level + 1.5 / (epoch + 1)
+
+
+def advance(study, decisions, loss=loss_of):
+    for _ in range(decisions):
+        d = study.ask()
+        study.tell(d, [loss(d.config, e) for e in range(d.from_epoch + 1, d.to_epoch + 1)])
+    return study
+
+
+def test_it_finds_good_configurations_and_says_why():
+    study = advance(ft.Study(SPACE, max_epochs=10, seed=1), 80)
+    assert study.best.loss < 0.35
+    thaws = [r for r in study.runs if r.epoch > 1]
+    assert thaws
+    number = 60
+    explained = study.explain(number)
+    assert explained.decision.number == number
+    assert explained.basket[0].run in (explained.decision.run, None)
+    assert "chance to beat" in explained.decision.reason
+    assert [e.score for e in explained.basket] == sorted((e.score for e in explained.basket), reverse=True)
+    assert sum(study.p_min().values()) == pytest.approx(1.0)
+    with pytest.raises(ft.StudyError, match="decision 999 has no basket"):
+        study.explain(999)
+
+
+def test_same_seed_same_tells_same_decisions_whoever_looks():
+    def play(look):
+        study = ft.Study(SPACE, max_epochs=10, seed=3)
+        for _ in range(25):
+            d = study.ask()
+            study.tell(d, loss_of(d.config, d.to_epoch))
+            if look:
+                study.best, study.forecast(1), study.p_min()
+        return [(r.config, r.losses) for r in study.runs]
+
+    assert play(look=False) == play(look=True)
+
+
+def test_forecasts_are_in_the_users_units():
+    study = advance(ft.Study(SPACE, max_epochs=10, direction="maximize", seed=0), 30, lambda c, e: 100 - loss_of(c, e))
+    run = max(study.runs, key=lambda r: r.epoch)
+    end = study.forecast(run.number)
+    low, high = end.quantile([0.05, 0.95])[:, 0]
+    assert low < end.mean[0] < high
+    assert 90 < end.mean[0] < 101
+    new = study.forecast(dict(run.config), epochs=[1, 5])
+    assert new.mean.shape == (2,)
+    assert study.best.loss == pytest.approx(study.best.expected, abs=0.2)
+
+
+@pytest.mark.parametrize("candidates", [None, 100])
+def test_64_asks_in_a_row_are_all_different(candidates):
+    listed = None if candidates is None else [SPACE.sample(np.random.default_rng(i)) for i in range(candidates)]
+    study = advance(ft.Study(SPACE, max_epochs=10, seed=2, candidates=listed), 120)
+    start = time.perf_counter()
+    decisions = [study.ask() for _ in range(64)]
+    seconds = time.perf_counter() - start
+    print(f"64 asks without a tell: {seconds:.1f} s")
+    assert len({d.run for d in decisions}) == 64
+    keys = [SPACE.key(r.config) for r in study.runs]
+    assert len(set(keys)) == len(keys), "a configuration was started twice"
+
+
+WILD = {
+    "mostly NaN": lambda rng, c, e: math.nan if rng.random() < 0.9 else rng.random(),
+    "all NaN": lambda rng, c, e: math.nan,
+    "all equal": lambda rng, c, e: 0.5,
+    "1e34 next to 0.1": lambda rng, c, e: 1e34 if rng.random() < 0.3 else 0.1 + 0.01 * rng.random(),
+    "only worse": lambda rng, c, e: 0.1 * e + rng.random(),
+    "negative": lambda rng, c, e: -1e6 * rng.random(),
+}
+
+
+@pytest.mark.parametrize("kind", WILD)
+def test_wild_losses_never_stop_a_study(kind):
+    rng = np.random.default_rng(0)
+    study = ft.Study(SPACE, max_epochs=8, seed=0)
+    for _ in range(40):
+        d = study.ask()
+        study.tell(d, WILD[kind](rng, d.config, d.to_epoch))
+    assert (study.best is None) == (kind == "all NaN")
+
+
+@pytest.mark.parametrize("space", [ft.Space(x=ft.Float(0, 1)), ft.Space({f"x{i}": ft.Float(0, 1) for i in range(40)})])
+def test_few_and_many_hyperparameters(space):
+    study = ft.Study(space, max_epochs=5, seed=0)
+    for _ in range(15):
+        d = study.ask()
+        study.tell(d, sum(d.config.values()) / d.to_epoch)
+    assert study.best.loss <= min(r.losses[0] for r in study.runs if r.losses)
+
+
+def test_one_epoch_only_and_a_space_that_runs_out():
+    study = ft.Study(SPACE, max_epochs=1, candidates=[SPACE.sample(np.random.default_rng(i)) for i in range(3)])
+    advance(study, 3)
+    with pytest.raises(ft.StudyFinished, match="space exhausted"):
+        study.ask()
+    tiny = ft.Study(ft.Space(k=ft.Int(1, 3)), max_epochs=2)
+    for _ in range(6):
+        d = tiny.ask()
+        tiny.tell(d, float(d.config["k"]))
+    with pytest.raises(ft.StudyFinished, match="space exhausted"):
+        tiny.ask()
+
+
+def test_the_search_avoids_what_diverges():
+    def diverges(config, epoch):
+        return math.nan if config["rate"] > 0.01 else loss_of(config, epoch)
+
+    study = advance(ft.Study(SPACE, max_epochs=10, seed=4), 60, diverges)
+    diverged = sum(r.state == "diverged" for r in study.runs)
+    uniform_share = 2 / 4  # half of the log range of the rate
+    assert diverged / 60 < 0.5 * uniform_share
+
+
+def test_finish_best_trains_the_winner_with_the_rest():
+    study = ft.Study(SPACE, max_epochs=10, seed=0, budget=40, finish_best=True)
+    with pytest.raises(ft.StudyFinished):
+        advance(study, 100)
+    assert sum(r.epoch for r in study.runs) == 40
+    assert study.runs[study.best.run - 1].epoch == 10
+
+
+def test_warm_start_from_curves_of_elsewhere():
+    study = ft.Study(SPACE, max_epochs=10, seed=0)
+    for i in range(10):
+        config = SPACE.sample(np.random.default_rng(i))
+        study.add_run(config, [loss_of(config, e) for e in range(1, 11)])
+    before = len(study.runs)
+    d = study.ask()
+    assert d.kind == "start"
+    assert d.run == before + 1
+    assert np.isfinite(study.forecast(d.run if study.runs[d.run - 1].losses else 1).mean).all()
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("direction", "down"), ("policy", "lucky"), ("model", "cubic"), ("max_epochs", 0)]
+)
+def test_unknown_settings_are_named(what, value):
+    with pytest.raises(ft.StudyError, match=what):
+        ft.Study(SPACE, **({"max_epochs": 5} | {what: value}))
+
+
+@pytest.mark.parametrize(
+    ("policy", "model"), [("entropy_search", "paper"), ("entropy_search", "drift"), ("random", "drift")]
+)
+def test_every_policy_plays(policy, model):
+    study = advance(ft.Study(SPACE, max_epochs=6, seed=0, policy=policy, model=model), 15)
+    assert len(study.runs) > 1
+    assert all(study.explain(n).decision.reason for n in range(1, 16))
+
+
+def test_beyond_the_largest_model_runs_are_selected_and_all_are_forecast(monkeypatch):
+    monkeypatch.setattr(insight, "MOST_RUNS", 12)
+    study = advance(ft.Study(SPACE, max_epochs=4, seed=0), 60)
+    assert sum(bool(r.losses) for r in study.runs) > 12
+    view = study._view()
+    assert len(view.places) == 12
+    assert view.dropped > 0
+    best = study.best.run
+    assert best in view.places
+    for run in study.runs:
+        if run.losses:
+            assert np.isfinite(study.forecast(run.number).mean).all()
+
+
+def test_selection_keeps_pending_best_and_fills_space():
+    rng = np.random.default_rng(0)
+    runs = [
+        ft.Run(i + 1, {}, (float(v),), (1.0,), "pending" if i in (7, 50) else "frozen")
+        for i, v in enumerate(rng.random(100))
+    ]
+    features = rng.random((100, 2))
+    kept = select(runs, features, 1.0, 20)
+    assert len(kept) == 20
+    assert {8, 51} <= {r.number for r in kept}
+    lowest = sorted(runs, key=lambda r: r.losses)[:8]
+    assert {r.number for r in lowest} <= {r.number for r in kept}
+    corners = np.array([[0.0, 0.0], [0.0, 0.01], [1.0, 1.0], [0.0, 1.0]])
+    assert set(spread_out(corners, corners[:1], 2)) == {2, 3}
