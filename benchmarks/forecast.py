@@ -201,7 +201,11 @@ def main() -> None:
             name, results = "forecast", suites(args.seeds, args.methods, args.suite, pool)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{name}.json").write_text(
-        json.dumps({"arguments": {k: v for k, v in vars(args).items() if k != "out"}, "results": results}, indent=1, default=str)
+        json.dumps(
+            {"arguments": {k: v for k, v in vars(args).items() if k != "out"}, "results": results},
+            indent=1,
+            default=str,
+        )
     )
     print(f"written to {args.out / name}.json")
 

@@ -79,9 +79,9 @@ def play(job: tuple[str, int, int, str, str, str]) -> dict:
     }
 
 
-def records() -> list[dict]:
+def records(folder: Path) -> list[dict]:
     """All recorded games, ours and rivals'."""
-    return [record for file in sorted(RESULTS.glob("*.json")) for record in json.loads(file.read_text())]
+    return [record for file in sorted(folder.glob("*.json")) for record in json.loads(file.read_text())]
 
 
 def report(found: list[dict], baseline: str = "improvement_rate") -> None:
@@ -100,8 +100,7 @@ def report(found: list[dict], baseline: str = "improvement_rate") -> None:
                 for at in AT:
                     values = [v[str(at)] for v in played.values() if str(at) in v]
                     row.append(f"{np.mean(values):.3f}" if values else "")
-                for at in (50, 100, 200, 300):
-                    row.append(_paired(played, games.get(baseline, {}), str(at)))
+                row += [_paired(played, games.get(baseline, {}), str(at)) for at in (50, 100, 200, 300)]
                 body.append(row)
             print(f"\n{suite}, {mode}")
             print_table(["method", "games", *map(str, AT), *(f"d{at}" for at in (50, 100, 200, 300))], body)
@@ -128,20 +127,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     if not args.report:
-        names = [t.name for t in tables.load().values() if t.suite in args.suite]
-        jobs = [(n, s, args.budget, args.policy, args.model, args.mode) for s in range(args.seeds) for n in names]
-        with Pool(args.processes) as pool:
-            found = []
+        run(args)
+    report(records(args.out))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Play what is not recorded yet, suite by suite; each game is kept as soon as it is over."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    with Pool(args.processes, maxtasksperchild=8) as pool:
+        for suite in args.suite:
+            file = args.out / f"ours-{args.policy}-{args.model}-{suite}-{args.mode}-{args.budget}.json"
+            found = json.loads(file.read_text()) if file.exists() else []
+            known = {(r["table"], r["seed"]) for r in found}
+            names = [t.name for t in tables.load().values() if t.suite == suite]
+            jobs = [
+                (n, s, args.budget, args.policy, args.model, args.mode)
+                for s in range(args.seeds)
+                for n in names
+                if (n, s) not in known
+            ]
             for record in pool.imap_unordered(play, jobs, chunksize=1):
                 found.append(record)
-                print(
-                    f"{len(found)}/{len(jobs)} {record['table']} seed {record['seed']}: {record['regret']}", flush=True
-                )
-        args.out.mkdir(parents=True, exist_ok=True)
-        label = f"ours-{args.policy}-{args.model}-{args.mode}-{'-'.join(args.suite)}-{args.budget}"
-        found.sort(key=lambda r: (r["table"], r["seed"]))
-        (args.out / f"{label}.json").write_text(json.dumps(found, indent=0))
-    report(records() if args.out == RESULTS else found)
+                print(f"{suite} {len(found)} {record['table']} seed {record['seed']}: {record['regret']}", flush=True)
+                file.write_text(json.dumps(sorted(found, key=lambda r: (r["table"], r["seed"])), indent=0))
 
 
 if __name__ == "__main__":

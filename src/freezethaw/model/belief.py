@@ -26,8 +26,7 @@ from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Specification, Values
 
 SAMPLES = 10
-SWEEPS = 10  # how often every sample has moved by the time the number of losses has doubled, about
-FEWEST = 2.0  # effective samples; with fewer, the others are replaced
+SWEEPS = 12  # how often every sample has moved by the time the number of losses has doubled, about
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
@@ -145,7 +144,7 @@ def carry(belief: Belief, observations: Observations, rng: np.random.Generator) 
         target = _target(observations, belief.model, anchor)
         belief = _mapped(belief, anchor, observations, target)
     posteriors = [_conditioned(target, s) for s in belief.samples]
-    belief, kept = _resampled(_weighed(belief, posteriors), rng)
+    belief, kept = _revived(_weighed(belief, posteriors), rng)
     belief, at = _moved(belief, target, rng)
     posteriors = [posteriors[k] for k in kept]
     posteriors[at] = _conditioned(target, belief.samples[at])
@@ -177,23 +176,45 @@ def _weighed(belief: Belief, posteriors: Sequence[Posterior | None]) -> Belief:
     logs = np.array(belief.log_weights) + np.array(evidences) - np.array(belief.log_evidences)
     if not np.isfinite(logs).any():
         raise ModelError("no sample of the hyperparameters explains the losses; begin anew")
-    return replace(belief, log_weights=tuple(logs - logsumexp(logs)), log_evidences=tuple(evidences))
+    return replace(belief, log_weights=tuple(tempered(logs)), log_evidences=tuple(evidences))
 
 
-def _resampled(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
-    """Systematic resampling when next to nobody carries the weight; which samples were kept.
+def tempered(logs: Array) -> Array:
+    """Normalised log weights, raised to the largest power up to one at which half of the samples still count.
 
-    Not earlier: samples that descend from one another agree with each other more than with the truth.
+    Resampling instead would let samples descend from one another: they would agree with each other, not with the truth.
     """
-    weights, count = belief.weights, len(belief.samples)
-    if 1.0 / np.sum(weights**2) >= FEWEST and weights.min() > 0:
-        return belief, list(range(count))
-    places = (rng.random() + np.arange(count)) / count
-    kept = [int(k) for k in np.minimum(np.searchsorted(np.cumsum(weights), places), count - 1)]
-    equal = (-math.log(count),) * count
-    samples = tuple(belief.samples[k] for k in kept)
-    evidences = tuple(belief.log_evidences[k] for k in kept)
-    return replace(belief, samples=samples, log_evidences=evidences, log_weights=equal), kept
+    alive = np.isfinite(logs)
+
+    def at(power: float) -> Array:
+        scaled = np.where(alive, power * np.where(alive, logs - logs[alive].max(), 0.0), -np.inf)
+        return np.asarray(scaled - logsumexp(scaled))
+
+    def counting(power: float) -> float:
+        return float(1.0 / np.sum(np.exp(2 * at(power))))
+
+    low, high = 0.0, 1.0
+    if counting(1.0) >= 0.5 * alive.sum():
+        return at(1.0)
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if counting(middle) >= 0.5 * alive.sum() else (low, middle)
+    return at(low)
+
+
+def _revived(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
+    """Samples that explain nothing at all are replaced by living ones; whose place each sample takes."""
+    alive = np.flatnonzero(np.isfinite(belief.log_weights))
+    kept = [i if i in alive else int(rng.choice(alive)) for i in range(len(belief.samples))]
+    if len(alive) == len(kept):
+        return belief, kept
+    logs = np.array([belief.log_weights[k] for k in kept])
+    return replace(
+        belief,
+        samples=tuple(belief.samples[k] for k in kept),
+        log_evidences=tuple(belief.log_evidences[k] for k in kept),
+        log_weights=tuple(logs - logsumexp(logs)),
+    ), kept
 
 
 def _moved(belief: Belief, target: Target, rng: np.random.Generator) -> tuple[Belief, int]:
@@ -207,8 +228,8 @@ def _moved(belief: Belief, target: Target, rng: np.random.Generator) -> tuple[Be
     samples, evidences, logs = list(belief.samples), list(belief.log_evidences), np.array(belief.log_weights)
     samples[at], evidences[at] = moved, target.log_evidence(moved)
     # a sample that has moved all the way is a fresh draw: it starts again at the average weight
-    logs[at] *= 1 - len(chosen) / len(moves(target.parameters))
-    logs[at] -= math.log(len(samples)) * len(chosen) / len(moves(target.parameters))
+    share = len(chosen) / len(moves(target.parameters))
+    logs[at] = (1 - share) * logs[at] - share * math.log(len(samples))
     logs -= logsumexp(logs)
     moved_belief = replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), log_weights=tuple(logs))
     return replace(moved_belief, turn=at + 1), at
