@@ -19,6 +19,10 @@ class SingularCovarianceError(ModelError):
     """A covariance is not positive definite in floating point: the hyperparameters are too extreme for these data."""
 
 
+class FigureError(FreezeThawError, RuntimeError):
+    """A figure cannot be drawn or written; the message says what is missing."""
+
+
 class TellError(FreezeThawError, ValueError):
     """A `tell` that cannot be recorded. The study is unchanged."""
 

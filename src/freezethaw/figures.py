@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.errors import FreezeThawError
+from freezethaw.errors import FigureError
 from freezethaw.losses import Forecast
 from freezethaw.model.belief import Forecaster, Observations
 from freezethaw.model.kernels import exponential_decay, ornstein_uhlenbeck
@@ -41,10 +41,6 @@ CHROMIUM = [
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
 ]  # fmt: skip
 RENDER_SECONDS = 120
-
-
-class FigureError(FreezeThawError, RuntimeError):
-    """A figure cannot be drawn or written; the message says what is missing."""
 
 
 @dataclass(frozen=True)

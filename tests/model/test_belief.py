@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from benchmarks import forecast, tables
+
 from freezethaw.errors import ModelError
 from freezethaw.model.belief import (
     Anchor,

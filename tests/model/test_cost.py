@@ -1,4 +1,4 @@
-"""What an evidence evaluation costs, as a multiple of one Cholesky factor of the model's own matrix, in the same run."""
+"""What an evidence evaluation costs, in Cholesky factors of the model's own matrix, measured in the same run."""
 
 from __future__ import annotations
 

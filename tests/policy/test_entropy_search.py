@@ -11,8 +11,7 @@ from freezethaw.model.specification import Geometry
 from freezethaw.policy import entropy_search
 from freezethaw.policy.choice import Options
 from freezethaw.policy.entropy_search import Basket, Joint, entropy, entropy_reductions, joint_of, p_min
-
-from ..model.dense import Dense
+from tests.model.dense import Dense
 
 
 def forecaster(seed=0, runs=4, model="paper"):

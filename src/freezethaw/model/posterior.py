@@ -138,7 +138,7 @@ class Posterior:
     _whitened: Array  # L^-1 g
 
     def asymptotes(self, runs: Sequence[int] = (), configs: ArrayLike | None = None) -> Prediction:
-        """Equation 17: joint distribution of the asymptotes of old runs, then of new configurations."""
+        """Equations 12 to 14: joint distribution of the asymptotes of old runs, then of new configurations."""
         end = [self.specification.horizon]
         parts = [self.points_of_run(run, end) for run in runs]
         if configs is not None:
@@ -146,11 +146,11 @@ class Posterior:
         return self.joint(Points.together(parts)) if parts else _nothing()
 
     def losses(self, run: int, epochs: ArrayLike, noise: bool = True) -> Prediction:
-        """Equation 18: joint distribution of an old run's losses at any epochs, measured or noise-free."""
+        """Equation 15: joint distribution of an old run's losses at any epochs, measured or noise-free."""
         return self.joint(self.points_of_run(run, epochs, noise))
 
     def new_losses(self, config: ArrayLike, epochs: ArrayLike, noise: bool = True) -> Prediction:
-        """Equation 19: joint distribution of the losses of a run that has not been started."""
+        """Equation 16: joint distribution of the losses of a run that has not been started."""
         return self.joint(self.points_of_config(config, epochs, noise))
 
     def points_of_run(self, run: int, epochs: ArrayLike, noise: bool = False) -> Points:

@@ -148,7 +148,7 @@ class Extension:
 
 
 def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: Array) -> Extension:
-    """Equation 18's conditional before the coefficients are integrated out; exact for a run with no epoch."""
+    """Equation 15's conditional before the coefficients are integrated out; exact for a run with no epoch."""
     H, K = time.basis(epochs), time.covariance(epochs, epochs)
     place, column = curves.places[run]
     if place < 0:

@@ -150,7 +150,7 @@ def entropy(p: Array) -> Array:
 
 
 def entropy_reductions(joint: Joint, draws: Array) -> Array:
-    """(K,) expected reduction of the entropy of P_min by each member's next loss (equation 24, its sign mended)."""
+    """(K,) expected reduction of the entropy of P_min by each member's next loss (equation 4, its sign mended)."""
     now = float(entropy(p_min(joint.mean, joint.covariance, draws)))
     nodes, weights = np.polynomial.hermite_e.hermegauss(FANTASIES)
     weights = weights / weights.sum()

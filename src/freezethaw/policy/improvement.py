@@ -12,7 +12,7 @@ SQRT_2PI = np.sqrt(2 * np.pi)
 
 
 def expected_improvement(best: float, mean: Array, deviation: Array) -> Array:
-    """E max(best - y, 0) of a normal y (equation 20), elementwise."""
+    """E max(best - y, 0) of a normal y (equation 3), elementwise."""
     z = (best - mean) / deviation
     return np.asarray(deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / SQRT_2PI))
 
