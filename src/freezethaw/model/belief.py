@@ -26,7 +26,7 @@ from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Specification, Values
 
 SAMPLES = 10
-SWEEPS = 12  # how often every sample has moved by the time the number of losses has doubled, about
+SWEEPS = 20  # how often every sample has moved by the time the number of losses has doubled, about
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned

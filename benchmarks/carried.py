@@ -1,0 +1,93 @@
+"""Whether samples carried from loss to loss are as good as samples from scratch.
+
+    python -m benchmarks.carried        ratios for each context, and benchmarks/results/carried.json
+
+A context's losses arrive one by one in random order, and the belief is carried along. At the end its predictive medians
+are compared with those of three sets from scratch, of the same size and in the same units: by how much more do they
+differ from them than these differ among each other?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from multiprocessing import Pool
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import tables
+from benchmarks.forecast import context
+from freezethaw.model.belief import Belief, Forecaster, Observations, begin, carry, gather, specify
+from freezethaw.model.inference import Target, sample
+
+SETS = 3
+
+
+def prefix(observations: Observations, counts: list[int]) -> Observations:
+    """The first so many losses of each run; runs without any are left out."""
+    kept = [i for i, n in enumerate(counts) if n]
+    losses = tuple(observations.losses[i][: counts[i]] for i in kept)
+    return Observations(observations.configs[kept], losses, observations.geometry, observations.horizon)
+
+
+def stream(observations: Observations, model: str, rng: np.random.Generator) -> Belief:
+    """Begin with one loss and carry the belief on, loss by loss, in random order."""
+    lengths = [len(c) for c in observations.losses]
+    order = rng.permutation([i for i, n in enumerate(lengths) for _ in range(n)])
+    counts = [0] * len(lengths)
+    counts[order[0]] = 1
+    belief = begin(prefix(observations, counts), model, rng)
+    for run in order[1:]:
+        counts[run] += 1
+        belief, _ = carry(belief, prefix(observations, counts), rng)
+    return belief
+
+
+def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
+    """Root mean squared differences: of carried from scratch, and among sets from scratch; in units of the table."""
+    ctx = context(name, seed, runs)
+    observations, index = ctx.observations(), {row: i for i, (row, _) in enumerate(ctx.seen)}
+    features = tables.load()[name].features
+    queries = [(index.get(row, features[row]), epoch) for row, _, epoch in ctx.queries]
+    belief = stream(observations, "drift", np.random.default_rng([seed, 1]))
+    spec = specify("drift", belief.anchor, observations.geometry, observations.horizon)
+    target = Target(gather(observations, belief.anchor.transform), spec, observations.geometry)
+    count = len(belief.samples)
+
+    def medians(b: Belief) -> np.ndarray:
+        return Forecaster.of(b, observations).points(queries).quantile([0.5])[0] / ctx.unit
+
+    def rms(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.sqrt(np.mean((a - b) ** 2)))
+
+    equal = (-math.log(count),) * count
+    fresh = [sample(target, count, np.random.default_rng([seed, 2, i])) for i in range(SETS)]
+    scratch = [medians(Belief("drift", belief.anchor, samples, equal, ())) for samples in fresh]
+    carried = medians(belief)
+    among = np.mean([rms(scratch[i], scratch[j]) for i in range(SETS) for j in range(i)])
+    return float(np.mean([rms(carried, s) for s in scratch])), float(among)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=2, help="use every n-th table of TaskSet and LCBench")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    names = [n for n in tables.load() if n.startswith(("taskset", "lcbench"))][:: args.every]
+    with Pool(args.processes) as pool:
+        found = pool.map(compare, names, chunksize=1)
+    for name, (carried, among) in zip(names, found, strict=True):
+        print(f"{name:70s} {carried:.4f} / {among:.4f} = {carried / among:.2f}")
+    pooled = sum(c for c, _ in found) / sum(a for _, a in found)
+    typical = float(np.exp(np.mean([np.log(c / a) for c, a in found])))
+    print(f"all together {pooled:.2f}, geometric mean of the ratios {typical:.2f}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = {"tables": dict(zip(names, found, strict=True)), "pooled": pooled, "geometric_mean": typical}
+    (args.out / "carried.json").write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
