@@ -204,3 +204,23 @@ def test_selection_keeps_pending_best_and_fills_space():
     assert {r.number for r in lowest} <= {r.number for r in kept}
     corners = np.array([[0.0, 0.0], [0.0, 0.01], [1.0, 1.0], [0.0, 1.0]])
     assert set(spread_out(corners, corners[:1], 2)) == {2, 3}
+
+
+def test_dear_configurations_are_left_for_cheap_ones():
+    def starts(seconds_of):
+        study = ft.Study(SPACE, max_epochs=10, seed=6)
+        for _ in range(40):
+            d = study.ask()
+            study.tell(d, loss_of(d.config, d.to_epoch), seconds=seconds_of(d.config))
+        return np.mean([r.config["units"] > 8 for r in study.runs])
+
+    assert starts(lambda c: 100.0 if c["units"] > 8 else 1.0) < starts(lambda c: 1.0)
+
+
+def test_a_decision_uses_one_thread():
+    from threadpoolctl import threadpool_info
+
+    from freezethaw.study.threads import one_thread
+
+    with one_thread():
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")

@@ -144,7 +144,7 @@ def test_p_min_is_a_distribution_and_prefers_the_lower():
 def test_finished_and_leased_runs_compete_but_are_not_chosen():
     found = forecaster(runs=5)
     everyone = options(found)
-    limited = Options(np.array([3]), everyone.candidates, 20, np.ones(1), everyone.survival_new)
+    limited = Options(np.array([3]), everyone.candidates, 20, np.ones(1), everyone.worth_new)
     basket, _ = entropy_search.fill_basket(found, limited)
     assert set(basket.old) == set(range(5))
     choice = entropy_search.choose(found, limited, np.random.default_rng(0))

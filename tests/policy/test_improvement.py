@@ -11,7 +11,9 @@ from scipy.stats import norm
 
 from freezethaw.model.outlook import Outlook
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
+from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.rate import expected_cost, gains, rates
+from freezethaw.policy.survival import survival
 
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
@@ -58,3 +60,19 @@ def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():
     assert expected_cost(np.array([16.0]), np.array([1.0]))[0] == 16.0
     assert expected_cost(np.array([16.0]), np.array([0.0]))[0] == 4.0
     assert expected_cost(np.array([1.0]), np.array([0.3]))[0] == 1.0
+
+
+def test_prices_are_relative_and_fall_back_on_the_typical():
+    seconds = np.array([1.0, 100.0])
+    near_first, near_second, far = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.zeros(2)
+    prices = relative_prices(np.stack([near_first, near_second, far]), seconds)
+    assert prices[0] < 1 < prices[1]
+    assert prices[2] == pytest.approx(1.0)
+    np.testing.assert_allclose(relative_prices(np.stack([near_first]), 60 * seconds), prices[:1])  # minutes or seconds
+
+
+def test_survival_is_low_near_what_diverged():
+    similarity = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    chance = survival(similarity, np.array([1.0, 0.0]))
+    assert chance[0] < chance[2] < chance[1]
+    assert ((chance > 0) & (chance < 1)).all()

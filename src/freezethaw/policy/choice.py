@@ -28,8 +28,8 @@ class Options:
     runs: IntArray  # that may be advanced
     candidates: Array  # (C, D)
     max_epochs: int
-    survival_old: Array  # (len(runs),) chance not to diverge if advanced
-    survival_new: Array  # (C,)
+    worth_old: Array  # (len(runs),) chance not to diverge, over the relative price of an epoch
+    worth_new: Array  # (C,)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def _screened(
     """The most promising of each kind under one sample: places in `runs` and in `candidates`."""
     found = []
     done = posterior.curves.last_epochs[options.runs]
-    for count, size, survival, spent in (
-        (len(options.runs), OLD_BASKET, options.survival_old, done),
-        (len(options.candidates), NEW_BASKET, options.survival_new, np.zeros(len(options.candidates))),
+    for count, size, worth, spent in (
+        (len(options.runs), OLD_BASKET, options.worth_old, done),
+        (len(options.candidates), NEW_BASKET, options.worth_new, np.zeros(len(options.candidates))),
     ):
         if count <= size:
             found.append(np.arange(count))
@@ -117,7 +117,7 @@ def _screened(
             else of_new_runs(posterior, options.candidates, epochs)
         )
         rate, _ = rates(gains([outlook], [best], np.ones(1)), epochs, spent)
-        found.append(np.argsort(-rate * survival)[:size])
+        found.append(np.argsort(-rate * worth)[:size])
     return found[0], found[1]
 
 
@@ -135,7 +135,7 @@ def _old_entries(
     outlooks = [of_old_runs(p, runs, epochs, e) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
     done = forecaster.posteriors[0].curves.last_epochs[runs]
     scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, done)
-    scores = scores * options.survival_old[places]
+    scores = scores * options.worth_old[places]
     return [
         Entry(int(run), None, float(s), int(epochs[i]), float(c))
         for run, s, i, c in zip(runs, scores, at, chances, strict=True)
@@ -149,7 +149,7 @@ def _new_entries(
         return []
     outlooks = [of_new_runs(p, options.candidates[places], epochs) for p in forecaster.posteriors]
     scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, np.zeros(len(places)))
-    scores = scores * options.survival_new[places]
+    scores = scores * options.worth_new[places]
     return [
         Entry(None, int(place), float(s), int(epochs[i]), float(c))
         for place, s, i, c in zip(places, scores, at, chances, strict=True)

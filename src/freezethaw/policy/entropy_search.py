@@ -58,10 +58,10 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
         joint = joint_of(posterior, basket, options)
         gain += weight * entropy_reductions(joint, draws)
         chance += weight * p_min(joint.mean, joint.covariance, draws)
-    survival = np.concatenate([_survival_of(basket.old, options), options.survival_new[basket.new]])
+    worth = np.concatenate([_worth_of(basket.old, options), options.worth_new[basket.new]])
     done = forecaster.posteriors[0].curves.last_epochs
     members = [(int(r), None, int(done[r]) + 1) for r in basket.old] + [(None, int(c), 1) for c in basket.new]
-    scores = np.where(basket.choosable, gain * survival, -np.inf)
+    scores = np.where(basket.choosable, gain * worth, -np.inf)
     entries = [
         Entry(run, candidate, float(score), to_epoch, float(p))
         for (run, candidate, to_epoch), score, p in zip(members, scores, chance, strict=True)
@@ -85,7 +85,7 @@ def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple
     chosen_old = np.argsort(-old, kind="stable")[:OLD]
     if len(options.runs) and not np.isin(chosen_old, options.runs).any():  # someone must be choosable
         chosen_old[-1] = options.runs[old[options.runs].argmax()]
-    chosen_new = distinct_maxima(new * options.survival_new, forecaster.posteriors[0], options.candidates)
+    chosen_new = distinct_maxima(new * options.worth_new, forecaster.posteriors[0], options.candidates)
     choosable = np.concatenate([np.isin(chosen_old, options.runs), np.ones(len(chosen_new), dtype=bool)])
     return Basket(chosen_old, chosen_new, choosable), tuple(incumbents)
 
@@ -163,8 +163,8 @@ def entropy_reductions(joint: Joint, draws: Array) -> Array:
     return reductions
 
 
-def _survival_of(old: IntArray, options: Options) -> Array:
-    known = {int(run): s for run, s in zip(options.runs, options.survival_old, strict=True)}
+def _worth_of(old: IntArray, options: Options) -> Array:
+    known = {int(run): s for run, s in zip(options.runs, options.worth_old, strict=True)}
     return np.array([known.get(int(run), 1.0) for run in old])
 
 

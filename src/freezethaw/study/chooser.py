@@ -12,6 +12,7 @@ from freezethaw.errors import AllPending, StudyFinished
 from freezethaw.model.correlation import correlation
 from freezethaw.policy import random_choice
 from freezethaw.policy.choice import Choice, Entry, Options
+from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.survival import survival
 from freezethaw.records import BasketEntry, Config, Run
 from freezethaw.study import words
@@ -79,16 +80,23 @@ class Chooser:
         return _plain(run, run.config, f"thaw run {run.number} at epoch {run.epoch} at random")
 
     def _options(self, view: View, ledger: Ledger, frozen: Sequence[Run], features: Array) -> Options:
+        posterior = view.forecaster.posteriors[0]
+        new = posterior.new_inputs(features)
+        old = posterior.new_inputs(self.catalogue.features(frozen))
+        worth_old, worth_new = np.ones(len(frozen)), np.ones(len(features))
         ended = [run for run in ledger.runs if run.state in ("diverged", "failed")]
-        old, new = np.ones(len(frozen)), np.ones(len(features))
         if ended:
             lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
-            posterior = view.forecaster.posteriors[0]
             known = posterior.new_inputs(self.catalogue.features([*ended, *lived]))
-            lost = np.repeat([1.0, 0.0], [len(ended), len(lived)])
-            new = survival(correlation(posterior.new_inputs(features), known), lost)
+            worth_new = survival(correlation(new, known), np.repeat([1.0, 0.0], [len(ended), len(lived)]))
+        timed = [(run, np.nanmean(run.seconds)) for run in ledger.runs if np.any(np.array(run.seconds) > 0)]
+        if timed:
+            known = posterior.new_inputs(self.catalogue.features([run for run, _ in timed]))
+            seconds = np.array([s for _, s in timed])
+            worth_old = worth_old / relative_prices(correlation(old, known), seconds)
+            worth_new = worth_new / relative_prices(correlation(new, known), seconds)
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
-        return Options(places, features, self.max_epochs, old, new)
+        return Options(places, features, self.max_epochs, worth_old, worth_new)
 
     def _worded(self, found: Choice, view: View, ledger: Ledger, configs: Sequence[Config]) -> Chosen:
         numbers = {place: number for number, place in view.places.items()}

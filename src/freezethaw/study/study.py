@@ -18,6 +18,7 @@ from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.chooser import Chooser, first_choice
 from freezethaw.study.insight import Insight, View
 from freezethaw.study.ledger import Ledger, read_losses
+from freezethaw.study.threads import one_thread
 
 POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
     "improvement_rate": choice.choose,
@@ -77,6 +78,10 @@ class Study:
 
     def ask(self) -> Decision:
         """Decide what to train next. Raises StudyFinished or AllPending where there is nothing to decide."""
+        with one_thread():
+            return self._ask()
+
+    def _ask(self) -> Decision:
         left = stopping.epochs_left(self.budget, self._ledger, self._sign)
         while self._wishes:
             run, config, to_epoch = self._wishes.popleft()
@@ -182,7 +187,9 @@ class Study:
         return np.random.default_rng([self.seed, self._ledger.next_number])
 
     def _view(self) -> View | None:
-        return self._insight.view(self.runs, np.random.default_rng([self.seed, self._ledger.next_number, 1]))
+        rng = np.random.default_rng([self.seed, self._ledger.next_number, 1])
+        with one_thread():
+            return self._insight.view(self.runs, rng)
 
 
 def _check(what: str, value: str, known: tuple[str, ...]) -> None:
