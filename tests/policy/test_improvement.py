@@ -62,13 +62,16 @@ def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():
     assert expected_cost(np.array([1.0]), np.array([0.3]))[0] == 1.0
 
 
-def test_prices_are_relative_and_fall_back_on_the_typical():
-    seconds = np.array([1.0, 100.0])
-    near_first, near_second, far = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.zeros(2)
-    prices = relative_prices(np.stack([near_first, near_second, far]), seconds)
-    assert prices[0] < 1 < prices[1]
-    assert prices[2] == pytest.approx(1.0)
-    np.testing.assert_allclose(relative_prices(np.stack([near_first]), 60 * seconds), prices[:1])  # minutes or seconds
+def test_prices_follow_a_power_law_and_have_no_unit():
+    rng = np.random.default_rng(0)
+    known, wanted = rng.random((60, 3)), rng.random((5, 3))
+    price = lambda x: np.exp(3 * x[:, 0] - x[:, 2])  # noqa: E731 - a law
+    found = relative_prices(known, price(known), wanted)
+    expected = price(wanted) / np.exp(np.log(price(known)).mean())
+    np.testing.assert_allclose(found, expected, rtol=0.25)
+    np.testing.assert_allclose(relative_prices(known, 60 * price(known), wanted), found)
+    np.testing.assert_allclose(relative_prices(known, np.full(60, 7.0), wanted), 1.0)
+    np.testing.assert_allclose(relative_prices(known[:1], np.array([7.0]), wanted), 1.0)
 
 
 def test_survival_is_low_near_what_diverged():

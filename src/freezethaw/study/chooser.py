@@ -80,21 +80,19 @@ class Chooser:
         return _plain(run, run.config, f"thaw run {run.number} at epoch {run.epoch} at random")
 
     def _options(self, view: View, ledger: Ledger, frozen: Sequence[Run], features: Array) -> Options:
-        posterior = view.forecaster.posteriors[0]
-        new = posterior.new_inputs(features)
-        old = posterior.new_inputs(self.catalogue.features(frozen))
         worth_old, worth_new = np.ones(len(frozen)), np.ones(len(features))
         ended = [run for run in ledger.runs if run.state in ("diverged", "failed")]
         if ended:
             lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
+            posterior = view.forecaster.posteriors[0]
             known = posterior.new_inputs(self.catalogue.features([*ended, *lived]))
-            worth_new = survival(correlation(new, known), np.repeat([1.0, 0.0], [len(ended), len(lived)]))
+            similarity = correlation(posterior.new_inputs(features), known)
+            worth_new = survival(similarity, np.repeat([1.0, 0.0], [len(ended), len(lived)]))
         timed = [(run, np.nanmean(run.seconds)) for run in ledger.runs if np.any(np.array(run.seconds) > 0)]
         if timed:
-            known = posterior.new_inputs(self.catalogue.features([run for run, _ in timed]))
-            seconds = np.array([s for _, s in timed])
-            worth_old = worth_old / relative_prices(correlation(old, known), seconds)
-            worth_new = worth_new / relative_prices(correlation(new, known), seconds)
+            known, seconds = self.catalogue.features([run for run, _ in timed]), np.array([s for _, s in timed])
+            worth_old = worth_old / relative_prices(known, seconds, self.catalogue.features(frozen))
+            worth_new = worth_new / relative_prices(known, seconds, features)
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
         return Options(places, features, self.max_epochs, worth_old, worth_new)
 
