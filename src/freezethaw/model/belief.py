@@ -21,7 +21,7 @@ from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
 from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.inference import Chains, Target, draw_prior, moves, sample, sweep
+from freezethaw.model.inference import Chains, Target, draw_start, moves, sample, sweep
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Specification, Values
 
@@ -121,8 +121,7 @@ def begin(observations: Observations, model: str, rng: np.random.Generator, coun
     """The first belief: draws from the prior, weighed and moved."""
     anchor = Anchor.cast(observations, model)
     target = _target(observations, model, anchor)
-    draws = [draw_prior(target.parameters, rng) for _ in range(count)]
-    samples = tuple(sweep(target, draw, rng) for draw in draws)
+    samples = tuple(sweep(target, draw_start(target, rng), rng) for _ in range(count))
     return _equal(model, anchor, samples, target)
 
 

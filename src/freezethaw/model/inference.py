@@ -17,6 +17,9 @@ from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import Summary, summarise
 
+Move = tuple[Parameter, ...]  # what is updated at once
+State = tuple[dict[str, float], float | None]  # values, and the log evidence there where it is known
+TRIES = 100
 WIDTH = 1.0  # first guess at a slice, in units of the log hyperparameter or of the mean
 
 
@@ -65,9 +68,9 @@ class Target:
         return self._correlation[1]
 
 
-def moves(parameters: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
+def moves(parameters: Sequence[Parameter]) -> list[Move]:
     """What is updated at once: single hyperparameters and blocks, in order. A prior of no width is left alone."""
-    found: dict[str, tuple[Parameter, ...]] = {}
+    found: dict[str, Move] = {}
     for p in parameters:
         if not _fixed(p):
             key = p.block or p.name
@@ -75,24 +78,16 @@ def moves(parameters: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
     return list(found.values())
 
 
-def sweep(
-    target: Target, values: Values, rng: np.random.Generator, chosen: Sequence[tuple[Parameter, ...]] | None = None
-) -> Values:
+def sweep(target: Target, values: Values, rng: np.random.Generator, chosen: Sequence[Move] | None = None) -> Values:
     """Update all hyperparameters (or these moves) in turn by one slice-sampling transition each."""
-    current, log_evidence = dict(values), None
+    state: State = dict(values), None
     for move in moves(target.parameters) if chosen is None else chosen:
-        step = _move_block if len(move) > 1 else _move_one
-        current, log_evidence = step(target, current, move, rng, log_evidence)
-    return current
+        state = (_move_block if len(move) > 1 else _move_one)(target, state, move, rng)
+    return state[0]
 
 
-def _move_one(
-    target: Target,
-    values: dict[str, float],
-    move: tuple[Parameter, ...],
-    rng: np.random.Generator,
-    log_evidence: float | None,
-) -> tuple[dict[str, float], float]:
+def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
+    values, log_evidence = state
     (p,) = move
 
     def log_prior(x: float) -> float:
@@ -111,13 +106,8 @@ def _move_one(
     return moved, draw.log_density - log_prior(draw.point)
 
 
-def _move_block(
-    target: Target,
-    values: dict[str, float],
-    move: tuple[Parameter, ...],
-    rng: np.random.Generator,
-    log_evidence: float | None,
-) -> tuple[dict[str, float], float]:
+def _move_block(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
+    values, log_evidence = state
     priors = [p.prior for p in move if isinstance(p.prior, LogNormal)]
     centre = np.array([prior.location for prior in priors])
     spread = np.array([prior.scale for prior in priors])
@@ -144,6 +134,17 @@ def draw_prior(parameters: Sequence[Parameter], rng: np.random.Generator) -> Val
     return {p.name: p.prior.sample(rng) for p in parameters}
 
 
+def draw_start(target: Target, rng: np.random.Generator) -> Values:
+    """A draw from the priors at which the curves are possible at all: a chain cannot start elsewhere."""
+    for _ in range(TRIES):
+        values = draw_prior(target.parameters, rng)
+        if math.isfinite(target.log_evidence(values)):
+            return values
+    raise SingularCovarianceError(
+        f"none of {TRIES} draws from the priors explains the curves; are the losses in order?"
+    )
+
+
 @dataclass(frozen=True)
 class Chains:
     """How to sample from scratch: several chains from draws of the prior, so that none that is stuck decides alone."""
@@ -156,7 +157,7 @@ class Chains:
 def sample(target: Target, count: int, rng: np.random.Generator, chains: Chains | None = None) -> tuple[Values, ...]:
     """`count` samples from scratch, taken from the chains in turn."""
     chains = chains or Chains()
-    states = [draw_prior(target.parameters, rng) for _ in range(min(chains.count, count))]
+    states = [draw_start(target, rng) for _ in range(min(chains.count, count))]
     for _ in range(chains.burn_in):
         states = [sweep(target, state, rng) for state in states]
     kept: list[Values] = []
