@@ -54,6 +54,8 @@ def test_the_rate_looks_only_ahead():
     rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
+    _, near = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), left=1)
+    assert near[0] == 1  # what the budget does not reach is worth nothing
 
 
 def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():

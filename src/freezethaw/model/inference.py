@@ -140,9 +140,7 @@ def draw_start(target: Target, rng: np.random.Generator) -> Values:
         values = draw_prior(target.parameters, rng)
         if math.isfinite(target.log_evidence(values)):
             return values
-    raise SingularCovarianceError(
-        f"none of {TRIES} draws from the priors explains the curves; are the losses in order?"
-    )
+    raise SingularCovarianceError(f"none of {TRIES} draws from the priors explains these curves")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Options:
     max_epochs: int
     worth_old: Array  # (len(runs),) chance not to diverge, over the relative price of an epoch
     worth_new: Array  # (C,)
+    left: float = np.inf  # epochs that the whole study may still spend
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _screened(
             if spent is done
             else of_new_runs(posterior, options.candidates, epochs)
         )
-        rate, _ = rates(gains([outlook], [best], np.ones(1)), epochs, spent)
+        rate, _ = rates(gains([outlook], [best], np.ones(1)), epochs, spent, options.left)
         found.append(np.argsort(-rate * worth)[:size])
     return found[0], found[1]
 
@@ -134,7 +135,7 @@ def _old_entries(
     runs = options.runs[places]
     outlooks = [of_old_runs(p, runs, epochs, e) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
     done = forecaster.posteriors[0].curves.last_epochs[runs]
-    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, done)
+    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, done, options.left)
     scores = scores * options.worth_old[places]
     return [
         Entry(int(run), None, float(s), int(epochs[i]), float(c))
@@ -148,7 +149,7 @@ def _new_entries(
     if not len(places):
         return []
     outlooks = [of_new_runs(p, options.candidates[places], epochs) for p in forecaster.posteriors]
-    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, np.zeros(len(places)))
+    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, np.zeros(len(places)), options.left)
     scores = scores * options.worth_new[places]
     return [
         Entry(None, int(place), float(s), int(epochs[i]), float(c))
@@ -157,8 +158,8 @@ def _new_entries(
 
 
 def _scored(
-    outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, epochs: Array, done: Array
+    outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, epochs: Array, done: Array, left: float
 ) -> tuple[Array, IntArray, Array]:
     found = gains(outlooks, bests, weights)
-    rate, at = rates(found, epochs, done)
+    rate, at = rates(found, epochs, done, left)
     return rate, at, found.chance[np.arange(len(rate)), at]

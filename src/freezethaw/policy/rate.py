@@ -33,11 +33,14 @@ def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array) -
     return Gains(improvement, chance)
 
 
-def rates(found: Gains, epochs: Array, done: Array) -> tuple[Array, NDArray[np.int64]]:
-    """(P,) the best improvement for each epoch spent, and at which of the E epochs; `done` is spent already."""
+def rates(found: Gains, epochs: Array, done: Array, left: float = np.inf) -> tuple[Array, NDArray[np.int64]]:
+    """(P,) the best improvement for each epoch spent, and at which of the E epochs.
+
+    `done` is spent already, and at most `left` more can be: what cannot be reached any more is worth nothing.
+    """
     ahead = epochs[None, :] - done[:, None]
     cost = expected_cost(np.maximum(ahead, 1.0), found.chance)
-    rate = np.where(ahead > 0, found.improvement / cost, -np.inf)
+    rate = np.where((ahead > 0) & (ahead <= left), found.improvement / cost, -np.inf)
     at = rate.argmax(axis=1)
     return rate[np.arange(len(rate)), at], at
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class Chooser:
         best = [run.config for run in ranked[:CENTRES]]
         return propose(self.catalogue.space, best, self.catalogue.started(ledger.runs), len(ledger.runs), rng)
 
-    def choose(self, view: View, ledger: Ledger, rng: np.random.Generator) -> Chosen:
+    def choose(self, view: View, ledger: Ledger, left: float, rng: np.random.Generator) -> Chosen:
         """What to do next, given the forecasts."""
         configs, features = self.new_configs(ledger, rng)
         frozen = [run for run in ledger.frozen() if run.number in view.places]
@@ -67,7 +67,7 @@ class Chooser:
         _require(frozen, configs, ledger)
         if self.policy is None:
             return self.at_random(frozen, configs, rng)
-        options = self._options(view, ledger, frozen, features)
+        options = replace(self._options(view, ledger, frozen, features), left=left)
         found = self.policy(view.forecaster, options, rng)
         return self._worded(found, view, ledger, configs)
 

@@ -13,7 +13,7 @@ from freezethaw.study.ledger import Ledger
 CONTENDERS = 8  # runs with the lowest losses, among which the best is looked for
 
 
-def epochs_left(budget: Budget, ledger: Ledger, sign: float) -> int:
+def epochs_left(budget: Budget, ledger: Ledger, sign: float) -> float:
     """Epochs that may still be granted; raises StudyFinished or AllPending where there are none."""
     if budget.target is not None:
         lowest = min((sign * loss for run in ledger.runs for loss in run.losses), default=np.inf)
@@ -22,7 +22,7 @@ def epochs_left(budget: Budget, ledger: Ledger, sign: float) -> int:
     if budget.hours is not None and ledger.seconds_trained() >= 3600 * budget.hours:
         raise StudyFinished(f"budget spent: {budget.hours:g} hours")
     if budget.epochs is None:
-        return 10**9
+        return np.inf
     if ledger.epochs_trained() >= budget.epochs:
         raise StudyFinished(f"budget spent: {budget.epochs} epochs")
     left = budget.epochs - ledger.epochs_trained() - ledger.epochs_pending()
@@ -57,12 +57,12 @@ def best_epoch(view: View, ledger: Ledger, sign: float) -> Best:
     return Best(number, epoch, run.config, run.losses[epoch - 1], expected_loss)
 
 
-def finish(view: View, ledger: Ledger, sign: float, left: int) -> tuple[int, int, str] | None:
+def finish(view: View, ledger: Ledger, sign: float, left: float) -> tuple[int, int, str] | None:
     """Run, epoch and reason where the rest of the budget is just enough to train the best run to the end."""
     best = best_epoch(view, ledger, sign)
     run = ledger.run(best.run)
     ahead = ledger.max_epochs - run.epoch
     if run.state != "frozen" or left > ahead:
         return None
-    to_epoch = run.epoch + min(ahead, left)
+    to_epoch = run.epoch + int(min(ahead, left))
     return run.number, to_epoch, f"train the best run {run.number} with the rest of the budget, to epoch {to_epoch}"

@@ -98,7 +98,7 @@ class Study:
         if view is None:
             chosen = first_choice(self._chooser, self._ledger, rng)
         else:
-            chosen = self._chooser.choose(self._insight.with_pending(view, self.pending), self._ledger, rng)
+            chosen = self._chooser.choose(self._insight.with_pending(view, self.pending), self._ledger, left, rng)
         if self.budget.worthwhile is not None and view is not None:
             stopping.check_worthwhile(self.budget.worthwhile, chosen)
         decision = self._ledger.decide(chosen.run, chosen.config, chosen.to_epoch, chosen.reason)
