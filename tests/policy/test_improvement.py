@@ -76,8 +76,19 @@ def test_prices_follow_a_power_law_and_have_no_unit():
     np.testing.assert_allclose(relative_prices(known[:1], np.array([7.0]), wanted), 1.0)
 
 
-def test_survival_is_low_near_what_diverged():
-    similarity = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    chance = survival(similarity, np.array([1.0, 0.0]))
-    assert chance[0] < chance[2] < chance[1]
-    assert ((chance > 0) & (chance < 1)).all()
+def test_survival_learns_a_boundary():
+    rng = np.random.default_rng(0)
+    known = rng.random((40, 4))
+    survived = (known[:, 1] < 0.6).astype(float)
+    wanted = np.array([[0.5, y, 0.5, 0.5] for y in (0.1, 0.3, 0.8, 1.0)])
+    chance = survival(known, survived, wanted)
+    assert (chance[:2] > 0.8).all()
+    assert (chance[2:] < 0.3).all()
+    few = survival(known[:1], np.zeros(1), wanted)
+    assert ((few > 0.05) & (few < 0.99)).all()  # one run proves nothing
+
+
+def test_survival_of_all_or_none():
+    known = np.random.default_rng(0).random((30, 2))
+    assert (survival(known, np.ones(30), known) > 0.85).all()
+    assert (survival(known, np.zeros(30), known) < 0.3).all()

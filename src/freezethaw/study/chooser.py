@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import AllPending, StudyFinished
-from freezethaw.model.correlation import correlation
 from freezethaw.policy import random_choice
 from freezethaw.policy.choice import Choice, Entry, Options
 from freezethaw.policy.prices import relative_prices
@@ -84,10 +83,8 @@ class Chooser:
         ended = [run for run in ledger.runs if run.state in ("diverged", "failed")]
         if ended:
             lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
-            posterior = view.forecaster.posteriors[0]
-            known = posterior.new_inputs(self.catalogue.features([*ended, *lived]))
-            similarity = correlation(posterior.new_inputs(features), known)
-            worth_new = survival(similarity, np.repeat([1.0, 0.0], [len(ended), len(lived)]))
+            known = self.catalogue.features([*ended, *lived])
+            worth_new = survival(known, np.repeat([0.0, 1.0], [len(ended), len(lived)]), features)
         timed = [(run, np.nanmean(run.seconds)) for run in ledger.runs if np.any(np.array(run.seconds) > 0)]
         if timed:
             known, seconds = self.catalogue.features([run for run, _ in timed]), np.array([s for _, s in timed])
