@@ -108,10 +108,11 @@ def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> S
 
 def gather(observations: Observations, transform: Transform) -> Curves:
     """The curves in model units."""
-    longest = max((len(curve) for curve in observations.losses), default=0)
+    lengths = [len(curve) for curve in observations.losses]
+    longest = max(lengths, default=0)
     return Curves.of(
         observations.configs,
-        [transform.to_model(np.array(curve)) for curve in observations.losses],
+        np.split(transform.to_model(observations.all_losses()), np.cumsum(lengths)[:-1]),
         observations.epochs,
         DENSE_EPOCHS if longest > THIN_BEYOND else None,
     )

@@ -32,17 +32,13 @@ class Catalogue:
         columns = len(self.space.lengths)
         return np.array([self._features[run.number] for run in runs]).reshape(len(runs), columns)
 
-    def started(self, runs: Sequence[Run]) -> set[Hashable]:
-        """Keys of all configurations that have been started."""
-        for run in runs[len(self._keys) :]:
-            self._keys[run.number] = self.space.key(run.config)
-        return set(self._keys.values())
-
     def unstarted(self, runs: Sequence[Run], most: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
         """Candidates of the list that were not started, at most so many, with their features."""
         if self.candidates is None or self._listed is None or self._listed_keys is None:
             return [], np.empty((0, len(self.space.lengths)))
-        started = self.started(runs)
+        for run in runs[len(self._keys) :]:
+            self._keys[run.number] = self.space.key(run.config)
+        started = set(self._keys.values())
         rest = np.array([i for i, key in enumerate(self._listed_keys) if key not in started], dtype=np.int64)
         if len(rest) > most:
             rest = rng.choice(rest, size=most, replace=False)

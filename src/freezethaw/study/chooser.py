@@ -18,7 +18,7 @@ from freezethaw.study import words
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.insight import View
 from freezethaw.study.ledger import Ledger
-from freezethaw.study.proposals import propose
+from freezethaw.study.proposals import Candidates, propose
 
 Array = NDArray[np.float64]
 Policy = Callable[..., Choice]
@@ -48,33 +48,34 @@ class Chooser:
     policy: Policy | None  # None: at random
     sign: float
 
-    def new_configs(self, ledger: Ledger, rng: np.random.Generator) -> tuple[list[Config], Array]:
-        """Configurations that may be started, with their features."""
+    def new_runs(self, ledger: Ledger, rng: np.random.Generator) -> Candidates:
+        """Configurations that may be started."""
         if self.catalogue.candidates is not None:
-            return self.catalogue.unstarted(ledger.runs, LISTED, rng)
+            configs, features = self.catalogue.unstarted(ledger.runs, LISTED, rng)
+            return Candidates(features, lambda i: configs[i])
         ranked = sorted((run for run in ledger.runs if run.losses), key=lambda r: min(self.sign * y for y in r.losses))
         best = [run.config for run in ranked[:CENTRES]]
-        return propose(self.catalogue.space, best, self.catalogue.started(ledger.runs), len(ledger.runs), rng)
+        return propose(self.catalogue.space, best, self.catalogue.features(ledger.runs), rng)
 
     def choose(self, view: View, ledger: Ledger, left: float, rng: np.random.Generator) -> Chosen:
         """What to do next, given the forecasts."""
-        configs, features = self.new_configs(ledger, rng)
+        candidates = self.new_runs(ledger, rng)
         frozen = [run for run in ledger.frozen() if run.number in view.places]
         fresh = [run for run in ledger.frozen() if run.number not in view.places]
         if fresh:  # given back before its first epoch: it comes first
             return _plain(fresh[0], fresh[0].config, "start a run that was given back")
-        _require(frozen, configs, ledger)
+        _require(frozen, candidates, ledger)
         if self.policy is None:
-            return self.at_random(frozen, configs, rng)
-        options = replace(self._options(view, ledger, frozen, features), left=left)
+            return self.at_random(frozen, candidates, rng)
+        options = replace(self._options(view, ledger, frozen, candidates.features), left=left)
         found = self.policy(view.forecaster, options, rng)
-        return self._worded(found, view, ledger, configs)
+        return self._worded(found, view, ledger, candidates)
 
-    def at_random(self, frozen: Sequence[Run], configs: Sequence[Config], rng: np.random.Generator) -> Chosen:
+    def at_random(self, frozen: Sequence[Run], candidates: Candidates, rng: np.random.Generator) -> Chosen:
         """The choice of a coin."""
-        pick = random_choice.choose([run.number for run in frozen], bool(configs), rng)
+        pick = random_choice.choose([run.number for run in frozen], len(candidates) > 0, rng)
         if pick is None:
-            return _plain(None, configs[int(rng.integers(len(configs)))], "start a new run at random")
+            return _plain(None, candidates.config(int(rng.integers(len(candidates)))), "start a new run at random")
         run = next(run for run in frozen if run.number == pick)
         return _plain(run, run.config, f"thaw run {run.number} at epoch {run.epoch} at random")
 
@@ -93,9 +94,9 @@ class Chooser:
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
         return Options(places, features, self.max_epochs, worth_old, worth_new)
 
-    def _worded(self, found: Choice, view: View, ledger: Ledger, configs: Sequence[Config]) -> Chosen:
+    def _worded(self, found: Choice, view: View, ledger: Ledger, candidates: Candidates) -> Chosen:
         numbers = {place: number for number, place in view.places.items()}
-        entries = tuple(self._entry(e, numbers, ledger, configs) for e in found.basket)
+        entries = tuple(self._entry(e, numbers, ledger, candidates) for e in found.basket)
         winner, entry = found.winner, entries[0]
         best = float(view.forecaster.transform.from_model(np.dot(view.forecaster.weights, found.bests)))
         epoch = 0 if entry.run is None else ledger.run(entry.run).epoch
@@ -110,11 +111,11 @@ class Chooser:
             reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
         return Chosen(entry.run, entry.config, epoch + 1, reason, winner.score, entries)
 
-    def _entry(self, entry: Entry, numbers: dict[int, int], ledger: Ledger, configs: Sequence[Config]) -> BasketEntry:
+    def _entry(self, entry: Entry, numbers: dict[int, int], ledger: Ledger, candidates: Candidates) -> BasketEntry:
         if entry.run is not None:
             run = ledger.run(numbers[entry.run])
             return BasketEntry(run.number, run.config, run.epoch, entry.to_epoch, entry.score, entry.chance)
-        return BasketEntry(None, configs[entry.candidate or 0], 0, entry.to_epoch, entry.score, entry.chance)
+        return BasketEntry(None, candidates.config(entry.candidate or 0), 0, entry.to_epoch, entry.score, entry.chance)
 
 
 def first_choice(chooser: Chooser, ledger: Ledger, rng: np.random.Generator) -> Chosen:
@@ -122,11 +123,11 @@ def first_choice(chooser: Chooser, ledger: Ledger, rng: np.random.Generator) -> 
     waiting = next(ledger.frozen(), None)
     if waiting is not None:
         return _plain(waiting, waiting.config, "start a run that was given back")
-    configs, _ = chooser.new_configs(ledger, rng)
-    _require([], configs, ledger)
-    if chooser.catalogue.candidates is None:  # the first proposals are those near the user's guesses
-        return _plain(None, configs[0], "start a new run: nothing is known yet")
-    return _plain(None, configs[int(rng.integers(len(configs)))], "start a new run: nothing is known yet")
+    candidates = chooser.new_runs(ledger, rng)
+    _require([], candidates, ledger)
+    # the first proposals are those near the user's guesses; of a list any will do
+    place = 0 if chooser.catalogue.candidates is None else int(rng.integers(len(candidates)))
+    return _plain(None, candidates.config(place), "start a new run: nothing is known yet")
 
 
 def _plain(run: Run | None, config: Config, reason: str) -> Chosen:
@@ -135,8 +136,8 @@ def _plain(run: Run | None, config: Config, reason: str) -> Chosen:
     return Chosen(number, config, epoch + 1, reason, float("inf"), (entry,))
 
 
-def _require(frozen: Sequence[Run], configs: Sequence[Config], ledger: Ledger) -> None:
-    if frozen or configs:
+def _require(frozen: Sequence[Run], candidates: Candidates, ledger: Ledger) -> None:
+    if frozen or len(candidates):
         return
     if ledger.pending:
         raise AllPending("every run that could be advanced is under way; ask again after the next tell")

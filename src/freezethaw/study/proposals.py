@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +48,26 @@ def around_guesses(space: Space, count: int, rng: np.random.Generator) -> Array:
     return units
 
 
-def propose(
-    space: Space, best: Sequence[Config], started: set[Hashable], runs: int, rng: np.random.Generator
-) -> tuple[list[Config], Array]:
-    """Distinct configurations that were not started, with their features. A guess fades as runs come in."""
+@dataclass(frozen=True)
+class Candidates:
+    """Configurations that may be started: their features, and each as a configuration where it is wanted."""
+
+    features: Array  # (C, columns)
+    config: Callable[[int], Config]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def propose(space: Space, best: Sequence[Config], started: Array, rng: np.random.Generator) -> Candidates:
+    """Distinct configurations that were not started; `started` are features. A guess fades as runs come in."""
     d = len(space)
-    if d == 0:
-        configs: list[Config] = [] if space.key(space.config([])) in started else [space.config([])]
-        return configs, space.features_of(configs)
-    guessed = round(EVEN / (1 + runs)) if space.guesses() else 0
+    if space.size <= EVEN + NEAR:
+        configs = list(space.enumerate())
+        features = space.features_of(configs)
+        kept = _unstarted(features, started)
+        return Candidates(features[kept], lambda i: configs[kept[i]])
+    guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
     units = np.concatenate(
         [
             around_guesses(space, guessed, rng),
@@ -63,23 +75,14 @@ def propose(
             near(np.array([space.unit(c) for c in best]).reshape(-1, d), NEAR if best else 0, rng),
         ]
     )
-    if space.size <= len(units):
-        configs = [c for c in space.enumerate() if space.key(c) not in started]
-        return configs, space.features_of(configs)
     features = space.features_of_units(units)
-    return _distinct(space, units, features, started)
-
-
-def _distinct(space: Space, units: Array, features: Array, started: set[Hashable]) -> tuple[list[Config], Array]:
     _, first = np.unique(features, axis=0, return_index=True)
-    seen = set(started)
-    configs: list[Config] = []
-    kept = []
-    for place in np.sort(first):
-        config = space.config(units[place])
-        key = space.key(config)
-        if key not in seen:
-            seen.add(key)
-            configs.append(config)
-            kept.append(place)
-    return configs, features[kept]
+    kept = np.sort(first)
+    kept = kept[_unstarted(features[kept], started)]
+    return Candidates(features[kept], lambda i: space.config(units[kept[i]]))
+
+
+def _unstarted(features: Array, started: Array) -> NDArray[np.int64]:
+    """Indices of the rows that are not among those started; equal features mean equal configurations."""
+    known = {row.tobytes() for row in started}
+    return np.array([i for i, row in enumerate(features) if row.tobytes() not in known], dtype=np.int64)
