@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,23 +103,20 @@ def _screened(
     posterior: Posterior, extensions: Extensions, best: float, epochs: Array, options: Options
 ) -> tuple[IntArray, IntArray]:
     """The most promising of each kind under one sample: places in `runs` and in `candidates`."""
-    found = []
+
+    def promising(look: Callable[[], Outlook], done: Array, worth: Array, size: int) -> IntArray:
+        if len(worth) <= size:
+            return np.arange(len(worth))
+        rate, _ = rates(gains([look()], [best], np.ones(1)), epochs, done, options.left)
+        return np.argsort(-rate * worth)[:size]
+
     done = posterior.curves.last_epochs[options.runs]
-    for count, size, worth, spent in (
-        (len(options.runs), OLD_BASKET, options.worth_old, done),
-        (len(options.candidates), NEW_BASKET, options.worth_new, np.zeros(len(options.candidates))),
-    ):
-        if count <= size:
-            found.append(np.arange(count))
-            continue
-        outlook = (
-            of_old_runs(posterior, options.runs, epochs, extensions)
-            if spent is done
-            else of_new_runs(posterior, options.candidates, epochs)
-        )
-        rate, _ = rates(gains([outlook], [best], np.ones(1)), epochs, spent, options.left)
-        found.append(np.argsort(-rate * worth)[:size])
-    return found[0], found[1]
+    old = promising(
+        lambda: of_old_runs(posterior, options.runs, epochs, extensions), done, options.worth_old, OLD_BASKET
+    )
+    none = np.zeros(len(options.candidates))
+    new = promising(lambda: of_new_runs(posterior, options.candidates, epochs), none, options.worth_new, NEW_BASKET)
+    return old, new
 
 
 def _old_entries(

@@ -26,6 +26,7 @@ POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
     "random": None,
 }
 MODELS = ("drift", "paper")
+EXPLAINED = 1000  # decisions whose baskets are remembered
 
 
 class Study:
@@ -103,6 +104,7 @@ class Study:
             stopping.check_worthwhile(self.budget.worthwhile, chosen)
         decision = self._ledger.decide(chosen.run, chosen.config, chosen.to_epoch, chosen.reason)
         self._explanations[decision.number] = Explanation(decision, chosen.basket)
+        self._explanations.pop(decision.number - EXPLAINED, None)
         return decision
 
     def tell(self, decision: Decision, losses: object, seconds: object = None) -> None:
@@ -157,7 +159,10 @@ class Study:
     def explain(self, number: int) -> Explanation:
         """The whole basket of one decision, with its numbers."""
         if number not in self._explanations:
-            raise StudyError(f"decision {number!r} has no basket: it was not taken by the policy, or does not exist")
+            raise StudyError(
+                f"decision {number!r} has no basket: it was not taken by the policy, lies over {EXPLAINED} decisions "
+                "back, or does not exist"
+            )
         return self._explanations[number]
 
     def to_dataframe(self) -> Any:
