@@ -136,10 +136,12 @@ def test_pending_runs_are_imagined_at_their_mean():
     forecaster = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
     new = np.array([0.9, 0.1])
     imagined = forecaster.with_fantasies([(0, 2), (new, 1)])
+    means = [p.losses(0, [9.0, 10.0], noise=False).mean for p in forecaster.posteriors]
+    expected = np.average(means, axis=0, weights=forecaster.weights)
     for before, after in zip(forecaster.posteriors, imagined.posteriors, strict=True):
         assert len(after.curves) == len(before.curves) + 1
-        np.testing.assert_allclose(after.curves.observed(0)[1][-2:], before.losses(0, [9.0, 10.0]).mean)
-        assert after.losses(0, [11.0]).variance <= before.losses(0, [11.0]).variance * 1.01
+        np.testing.assert_allclose(after.curves.observed(0)[1][-2:], expected)
+        assert after.losses(0, [11.0]).shared[0, 0] <= before.losses(0, [11.0]).shared[0, 0] * 1.01
     assert forecaster.with_fantasies([]) is forecaster
 
 

@@ -280,7 +280,26 @@ class Forecaster:
         """
         if not pending:
             return self
-        return replace(self, posteriors=tuple(_fantasised(p, pending) for p in self.posteriors))
+        curves = self.posteriors[0].curves
+        configs = list(curves.configs)
+        observed = [curves.observed(run) for run in range(len(curves))]
+        for who, count in pending:
+            if isinstance(who, np.ndarray):
+                ahead = np.arange(1.0, count + 1.0)
+                configs.append(who)
+                observed.append((ahead, self._mean([p.new_losses(who, ahead, noise=False) for p in self.posteriors])))
+            else:
+                ahead = curves.last_epochs[who] + np.arange(1.0, count + 1.0)
+                mean = self._mean([p.losses(who, ahead, noise=False) for p in self.posteriors])
+                observed[who] = np.append(observed[who][0], ahead), np.append(observed[who][1], mean)
+        thinned = any(p.last_epochs.any() for p in curves.patterns)
+        losses, epochs = [y for _, y in observed], [t for t, _ in observed]
+        imagined = Curves.of(np.array(configs), losses, epochs, DENSE_EPOCHS if thinned else None)
+        posteriors = tuple(condition(imagined, p.specification, p.values, p.geometry) for p in self.posteriors)
+        return replace(self, posteriors=posteriors)
+
+    def _mean(self, predictions: Sequence[Prediction]) -> Array:
+        return np.average([p.mean for p in predictions], axis=0, weights=self.weights)
 
     def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
         """Later losses of an old run."""
@@ -319,27 +338,3 @@ class Forecaster:
             np.sqrt(np.concatenate([p.component_variances for p in predictions])),
             np.concatenate([p.scales.freedoms for p in predictions]),
         )
-
-
-def _fantasised(posterior: Posterior, pending: Sequence[tuple[int | Array, int]]) -> Posterior:
-    curves = posterior.curves
-    configs = list(curves.configs)
-    observed = [curves.observed(run) for run in range(len(curves))]
-    for who, epochs in pending:
-        last = 0.0 if isinstance(who, np.ndarray) else curves.last_epochs[who]
-        ahead = last + np.arange(1.0, epochs + 1.0)
-        if isinstance(who, np.ndarray):
-            configs.append(who)
-            observed.append((ahead, posterior.new_losses(who, ahead, noise=False).mean))
-        else:
-            t, y = observed[who]
-            mean = posterior.losses(who, ahead, noise=False).mean
-            observed[who] = np.append(t, ahead), np.append(y, mean)
-    thinned = any(p.last_epochs.any() for p in curves.patterns)
-    losses, epochs_seen = [y for _, y in observed], [t for t, _ in observed]
-    return condition(
-        Curves.of(np.array(configs), losses, epochs_seen, DENSE_EPOCHS if thinned else None),
-        posterior.specification,
-        posterior.values,
-        posterior.geometry,
-    )
