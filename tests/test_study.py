@@ -160,7 +160,15 @@ def test_warm_start_from_curves_of_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("what", "value"), [("direction", "down"), ("policy", "lucky"), ("model", "cubic"), ("max_epochs", 0)]
+    ("what", "value"),
+    [
+        ("direction", "down"),
+        ("policy", "lucky"),
+        ("model", "cubic"),
+        ("max_epochs", 0),
+        ("max_epochs", "ten"),
+        ("max_epochs", 2.5),
+    ],
 )
 def test_unknown_settings_are_named(what, value):
     with pytest.raises(ft.StudyError, match=what):

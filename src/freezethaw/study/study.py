@@ -48,8 +48,7 @@ class Study:
         _check("direction", direction, ("minimize", "maximize"))
         _check("policy", policy, tuple(POLICIES))
         _check("model", model, MODELS)
-        if max_epochs is True or max_epochs != int(max_epochs) or max_epochs < 1:
-            raise StudyError(f"max_epochs must be a positive whole number, not {max_epochs!r}")
+        _check_whole("max_epochs", max_epochs)
         self.space, self.max_epochs, self.name, self.direction, self.seed = space, max_epochs, name, direction, seed
         self.policy, self.model = policy, model
         self.budget = Budget(epochs=budget) if isinstance(budget, int) else budget if budget is not None else Budget()
@@ -195,6 +194,11 @@ class Study:
         rng = np.random.default_rng([self.seed, self._ledger.next_number, 1])
         with one_thread():
             return self._insight.view(self.runs, rng)
+
+
+def _check_whole(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise StudyError(f"{what} must be a positive whole number, not {value!r}")
 
 
 def _check(what: str, value: str, known: tuple[str, ...]) -> None:
