@@ -71,7 +71,9 @@ def test_forecasts_are_in_the_users_units():
     assert 90 < end.mean[0] < 101
     new = study.forecast(dict(run.config), epochs=[1, 5])
     assert new.mean.shape == (2,)
-    assert study.best.loss == pytest.approx(study.best.expected, abs=0.2)
+    best = study.best
+    assert best.loss == pytest.approx(best.expected, abs=0.2)
+    np.testing.assert_array_equal(best.forecast.mean, study.forecast(best.run).mean)
 
 
 @pytest.mark.parametrize("candidates", [None, 100])

@@ -63,6 +63,7 @@ class Best:
     loss: float
     expected: float
     checkpoint: Path | None = None
+    forecast: Any = field(default=None, repr=False)  # a losses.Forecast: where the run would end
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -74,7 +75,10 @@ class Study:
     def best(self) -> Best | None:
         """The best epoch so far, noise removed; None until a finite loss is in."""
         view = self._view()
-        return None if view is None else stopping.best_epoch(view, self._ledger, self._sign)
+        if view is None:
+            return None
+        best = stopping.best_epoch(view, self._ledger, self._sign)
+        return replace(best, forecast=self.forecast(best.run))
 
     def ask(self) -> Decision:
         """Decide what to train next. Raises StudyFinished or AllPending where there is nothing to decide."""
