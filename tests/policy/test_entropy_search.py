@@ -128,7 +128,7 @@ def test_an_observation_never_adds_entropy(model):
     for seed in range(5):
         found = forecaster(seed, runs=6, model=model)
         choice = options(found)
-        basket, _ = entropy_search.fill_basket(found, choice)
+        basket, _, _ = entropy_search.fill_basket(found, choice)
         draws = np.random.default_rng(0).standard_normal((20_000, len(basket.choosable)))
         for posterior in found.posteriors[:3]:
             reductions = entropy_reductions(joint_of(posterior, basket, choice), draws)
@@ -145,7 +145,7 @@ def test_finished_and_leased_runs_compete_but_are_not_chosen():
     found = forecaster(runs=5)
     everyone = options(found)
     limited = Options(np.array([3]), everyone.candidates, 20, np.ones(1), everyone.worth_new)
-    basket, _ = entropy_search.fill_basket(found, limited)
+    basket, _, _ = entropy_search.fill_basket(found, limited)
     assert set(basket.old) == set(range(5))
     choice = entropy_search.choose(found, limited, np.random.default_rng(0))
     assert choice.winner.run in (3, None)

@@ -42,6 +42,7 @@ class Entry:
     score: float
     to_epoch: int  # where the improvement for each epoch is largest
     chance: float  # of beating the best there
+    improvement: float  # expected there, in model units
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,8 @@ def _old_entries(
     runs = options.runs[places]
     outlooks = [of_old_runs(p, runs, epochs, e) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
     done = forecaster.posteriors[0].curves.last_epochs[runs]
-    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, done, options.left)
-    scores = scores * options.worth_old[places]
-    return [
-        Entry(int(run), None, float(s), int(epochs[i]), float(c))
-        for run, s, i, c in zip(runs, scores, at, chances, strict=True)
-    ]
+    members = [(int(run), None) for run in runs]
+    return _entries(members, outlooks, bests, forecaster, epochs, done, options.worth_old[places], options.left)
 
 
 def _new_entries(
@@ -146,17 +143,31 @@ def _new_entries(
     if not len(places):
         return []
     outlooks = [of_new_runs(p, options.candidates[places], epochs) for p in forecaster.posteriors]
-    scores, at, chances = _scored(outlooks, bests, forecaster.weights, epochs, np.zeros(len(places)), options.left)
-    scores = scores * options.worth_new[places]
-    return [
-        Entry(None, int(place), float(s), int(epochs[i]), float(c))
-        for place, s, i, c in zip(places, scores, at, chances, strict=True)
-    ]
+    members = [(None, int(place)) for place in places]
+    none = np.zeros(len(places))
+    return _entries(members, outlooks, bests, forecaster, epochs, none, options.worth_new[places], options.left)
 
 
-def _scored(
-    outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, epochs: Array, done: Array, left: float
-) -> tuple[Array, IntArray, Array]:
-    found = gains(outlooks, bests, weights)
+def _entries(
+    members: Sequence[tuple[int | None, int | None]],
+    outlooks: Sequence[Outlook],
+    bests: Sequence[float],
+    forecaster: Forecaster,
+    epochs: Array,
+    done: Array,
+    worth: Array,
+    left: float,
+) -> list[Entry]:
+    found = gains(outlooks, bests, forecaster.weights)
     rate, at = rates(found, epochs, done, left)
-    return rate, at, found.chance[np.arange(len(rate)), at]
+    return [
+        Entry(
+            run,
+            candidate,
+            float(rate[p] * worth[p]),
+            int(epochs[i]),
+            float(found.chance[p, i]),
+            float(found.improvement[p, i]),
+        )
+        for p, ((run, candidate), i) in enumerate(zip(members, at, strict=True))
+    ]

@@ -50,7 +50,7 @@ class Joint:
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """The member of the basket whose next loss reduces the entropy of P_min most."""
-    basket, improvements = fill_basket(forecaster, options)
+    basket, incumbents, improvements = fill_basket(forecaster, options)
     draws = rng.standard_normal((DRAWS, len(basket.choosable)))
     gain = np.zeros(len(basket.choosable))
     chance = np.zeros_like(gain)
@@ -63,14 +63,17 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     members = [(int(r), None, int(done[r]) + 1) for r in basket.old] + [(None, int(c), 1) for c in basket.new]
     scores = np.where(basket.choosable, gain * worth, -np.inf)
     entries = [
-        Entry(run, candidate, float(score), to_epoch, float(p))
-        for (run, candidate, to_epoch), score, p in zip(members, scores, chance, strict=True)
+        Entry(run, candidate, float(score), to_epoch, float(p), float(ei))
+        for (run, candidate, to_epoch), score, p, ei in zip(members, scores, chance, improvements, strict=True)
     ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), improvements)
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), incumbents)
 
 
-def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple[float, ...]]:
-    """The highest expected improvement at the asymptote, averaged over samples; and each sample's incumbent."""
+def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple[float, ...], Array]:
+    """The highest expected improvement at the asymptote, averaged over samples.
+
+    Returned with each sample's incumbent, and with the improvement of each member.
+    """
     everyone = np.arange(len(forecaster.posteriors[0].curves))
     old, new = np.zeros(len(everyone)), np.zeros(len(options.candidates))
     incumbents = []
@@ -87,7 +90,8 @@ def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple
         chosen_old[-1] = options.runs[old[options.runs].argmax()]
     chosen_new = distinct_maxima(new * options.worth_new, forecaster.posteriors[0], options.candidates)
     choosable = np.concatenate([np.isin(chosen_old, options.runs), np.ones(len(chosen_new), dtype=bool)])
-    return Basket(chosen_old, chosen_new, choosable), tuple(incumbents)
+    improvements = np.concatenate([old[chosen_old], new[chosen_new]])
+    return Basket(chosen_old, chosen_new, choosable), tuple(incumbents), improvements
 
 
 def _mixed_improvement(best: float, mean: Array, deviations: Array, weights: Array) -> Array:

@@ -35,7 +35,7 @@ class Chosen:
     config: Config
     to_epoch: int
     reason: str
-    improvement: float  # expected, in the user's units
+    improvement: float  # the largest expected of any candidate, in the user's units
     basket: tuple[BasketEntry, ...]
 
 
@@ -109,7 +109,9 @@ class Chooser:
             reason = words.entropy_reason(subject, winner.chance, winner.score, rival)
         else:
             reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
-        return Chosen(entry.run, entry.config, epoch + 1, reason, winner.score, entries)
+        _, slope = view.forecaster.transform.with_slope(best)
+        improvement = max(e.improvement for e in found.basket) / float(slope)  # near the best the transform is a line
+        return Chosen(entry.run, entry.config, epoch + 1, reason, improvement, entries)
 
     def _entry(self, entry: Entry, numbers: dict[int, int], ledger: Ledger, candidates: Candidates) -> BasketEntry:
         if entry.run is not None:
