@@ -6,6 +6,7 @@ on real curves of TaskSet, or, where the data folder is absent, on a synthetic f
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from freezethaw.model.correlation import correlation
 from freezethaw.model.kernels import exponential_decay
 from freezethaw.model.specification import Geometry
 
+FORECASTS = Path(__file__).parents[1] / "benchmarks" / "results" / "forecast.json"
 IMAGES = Path(__file__).parent / "images"
 LENGTHS = (30, 4, 12, 3, 22, 7, 16, 2)
 HORIZON = 40
@@ -94,6 +96,9 @@ def main(folder: Path = IMAGES) -> list[Path]:
         forecaster, observations, range(SHOWN), later[:SHOWN], title=f"The default model on {name} curves"
     )
     written.append(figures.write_png(curves, folder / "drift_forecasts.png", 900, 580, scale=2))
+    kept = json.loads(FORECASTS.read_text())["results"]
+    histograms = {suite: found["later"]["drift"]["pit"] for suite, found in kept.items()}
+    written.append(figures.write_png(figures.calibration(histograms), folder / "calibration.png", 820, 480, scale=2))
     return written
 
 

@@ -220,3 +220,11 @@ def test_a_png_of_the_size_asked_for(tmp_path, scale):
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (500 * scale, 320 * scale)
     assert len(data) > 10_000  # drawn: a blank page of this size takes about a kilobyte
+
+
+def test_calibration_shows_every_suite_and_what_is_perfect():
+    figure = figures.calibration({"one": [0.1] * 10, "two": [0.2] * 5 + [0.0] * 5})
+    assert [trace.name for trace in figure.data] == ["one", "two"]
+    assert list(figure.data[1].y) == [0.2] * 5 + [0.0] * 5
+    assert figure.layout.shapes[0].y0 == pytest.approx(0.1)
+    assert not figures.calibration({}).data

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,6 +211,23 @@ def asymptotes(
         )  # fmt: skip
     if axis.log:
         figure.update_xaxes(type="log", dtick=1 if x.max() >= 100 * x.min() else None)
+    return figure
+
+
+def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw how often losses fell into each tenth of their forecast: a line at 0.1 is perfect."""
+    figure = _figure(
+        "Where losses fell within their forecasts",
+        "share of losses in each tenth of the forecast distribution; the grey line is perfect",
+        "Tenth of the forecast distribution, lowest losses first",
+        "Share",
+    )
+    for number, (name, shares) in enumerate(histograms.items()):
+        tenths = np.arange(1, len(shares) + 1)
+        figure.add_bar(x=tenths, y=list(shares), name=name, marker={"color": _colour(number)})
+    figure.add_hline(y=1 / max((len(s) for s in histograms.values()), default=1), line={"color": FAINT, "width": 2})
+    figure.update_xaxes(dtick=1)
+    figure.update_layout(bargap=0.25)
     return figure
 
 
