@@ -187,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ftpfn", action="store_true", help="the recorded contexts of FT-PFN")
     parser.add_argument("--every", type=int, default=1, help="use every n-th recorded context")
-    parser.add_argument("--seeds", type=int, default=3, help="contexts for each TaskSet table; other suites alike")
+    parser.add_argument("--seeds", type=int, default=4, help="contexts for each TaskSet table; other suites alike")
     parser.add_argument("--suite", default="", help="one suite only")
     parser.add_argument("--methods", nargs="+", default=["last", "power", *MODELS])
     parser.add_argument("--processes", type=int, default=2)
