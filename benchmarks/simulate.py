@@ -1,11 +1,14 @@
 """Play a table: a tuner asks for epochs of its rows, the table answers, and the regret is recorded.
 
-Only NumPy and the tables are needed here, so that rivals in an environment of their own play the very same game.
+Only NumPy, the tables and their spaces are needed here, so that rivals in an environment of their own play the very
+same game.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +28,14 @@ class Game:
 
     table: Table
     seed: int
-    budget: int
+    budget: int  # epochs
     spent: int = 0
+    elapsed: float = 0.0  # seconds of training, where the table has them
     curve: list[float] = field(default_factory=list)  # regret after each epoch
+    clock: list[float] = field(default_factory=list)  # seconds after each epoch
     best: float = np.inf  # lowest loss shown
     recommended: float = np.inf  # true loss of what the tuner recommends
+    opinion: bool = False  # whether the tuner says itself what it recommends
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng([self.seed, *self.table.name.encode()])
@@ -39,26 +45,45 @@ class Game:
         finite = np.where(np.isfinite(self.true), self.true, np.inf)
         ends = finite[np.isfinite(finite[:, -1]), -1]
         self.lowest, self.median = float(finite.min()), float(np.median(ends))
-        self.features = self.table.features[:CONFIGS]
+        self.space = self.table.space
+        self.configs = self.table.configs[:CONFIGS]
+        self.features = self.space.features_of(self.configs)
+        self.seconds = None if self.table.seconds is None else self.table.seconds[:CONFIGS]
         self.done = np.zeros(len(losses), dtype=int)
-        self.diverged = np.zeros(len(losses), dtype=bool)
+        # epochs of each row until it diverges, that one included
+        finite = np.isfinite(self.shown)
+        self.diverges = ~finite.all(axis=1)
+        self.length = np.where(self.diverges, finite.argmin(axis=1) + 1, self.shown.shape[1])
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Mean seconds of an epoch in the table."""
+        return 1.0 if self.seconds is None else float(self.seconds.mean())
+
+    def price(self, row: int, count: int = 1) -> float:
+        """Seconds of the next epochs of a row; one for each where the table has none."""
+        start = int(self.done[row])
+        return float(count) if self.seconds is None else float(self.seconds[row, start : start + count].sum())
 
     def train(self, row: int) -> float:
         """One more epoch of a row; its loss. The lowest loss shown is taken as recommended until `recommend`."""
         if self.spent >= self.budget:
             raise Over
+        self.elapsed += self.price(row)
         loss = float(self.shown[row, self.done[row]])
         self.done[row] += 1
         self.spent += 1
-        self.diverged[row] |= not np.isfinite(loss)
         if np.isfinite(loss) and loss < self.best:
             self.best = loss
-            self.recommended = float(self.true[row, self.done[row] - 1])
+            if not self.opinion:
+                self.recommended = float(self.true[row, self.done[row] - 1])
         self.curve.append(self._regret())
+        self.clock.append(self.elapsed)
         return loss
 
     def recommend(self, row: int, epoch: int) -> None:
         """What the tuner holds to be best now, where it has an opinion of its own."""
+        self.opinion = True
         self.recommended = float(self.true[row, epoch - 1])
         self.curve[-1] = self._regret()
 
@@ -67,12 +92,49 @@ class Game:
             return 1.0
         return float(min(max((self.recommended - self.lowest) / (self.median - self.lowest), 0.0), 1.0))
 
-    def nearest_unused(self, features: np.ndarray, used: set[int]) -> int:
-        """The row nearest to a free proposal that was not used before (free mode)."""
-        distance = ((self.features - features[None]) ** 2).sum(axis=1)
+    def nearest_unused(self, config: Mapping[str, Any], used: set[int]) -> int:
+        """The row nearest to a proposal, by the space's features, that was not used before."""
+        if len(used) >= len(self.features):
+            raise Over
+        distance = ((self.features - self.space.features(config)[None]) ** 2).sum(axis=1)
         distance[list(used)] = np.inf
         return int(distance.argmin())
 
-    def regrets(self) -> dict[str, float]:
-        """Regret at the milestones reached."""
-        return {str(at): self.curve[at - 1] for at in AT if at <= len(self.curve)}
+    def result(self, rows_ran_out: bool = False) -> dict[str, Any]:
+        """What is kept of a game. Who has used all rows keeps the recommendation for the rest of the budget."""
+        curve = self.curve + [self.curve[-1]] * (self.budget - self.spent if rows_ran_out else 0)
+        kept: dict[str, Any] = {"regret": {str(at): _short(curve[at - 1]) for at in AT if at <= len(curve)}}
+        if self.seconds is not None:
+            kept["regret_by_seconds"] = self._by_seconds()
+        kept |= {
+            "budget": self.budget,
+            "spent": self.spent,
+            "runs": int((self.done > 0).sum()),
+            "diverged": int(((self.done >= self.length) & self.diverges).sum()),
+            "diverging": self._diverging(),
+        }
+        return kept
+
+    def _diverging(self) -> dict[str, float]:
+        """Share of epochs and of runs on rows that diverge sooner or later; the same of rows at random, trained out."""
+        started = self.done > 0
+        return {
+            "share": _short(self.done[self.diverges].sum() / max(self.spent, 1)),
+            "random": _short(self.length[self.diverges].sum() / self.length.sum()),
+            "runs": _short(self.diverges[started].mean() if started.any() else 0.0),
+            "random_runs": _short(self.diverges.mean()),
+        }
+
+    def _by_seconds(self) -> dict[str, float]:
+        """Regret at milestones that are multiples of the table's mean seconds of an epoch."""
+        found = {}
+        for at in AT:
+            until = at * self.epoch_seconds
+            if self.elapsed >= until:
+                over = int(np.searchsorted(self.clock, until, side="right"))
+                found[str(at)] = _short(self.curve[over - 1] if over else 1.0)
+        return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")

@@ -1,7 +1,8 @@
-"""Real learning curves as tables: configurations in the unit cube, and the loss of every epoch of each."""
+"""Real learning curves as tables: configurations, and the loss of every epoch of each."""
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+import freezethaw as ft
+from benchmarks import spaces
 from freezethaw.model.specification import Geometry
 
 SUITES = ("taskset", "lcbench", "deepobs", "arlbench")
@@ -19,10 +22,12 @@ class Table:
     """All runs of one problem. Losses are to be minimised; NaN or infinite where a run diverged."""
 
     name: str
-    features: np.ndarray  # (configs, columns) in the unit cube
+    features: np.ndarray  # (configs, columns) in the unit cube, as the forecast benchmark takes them
     geometry: Geometry
     losses: np.ndarray  # (configs, seeds, epochs)
     seconds: np.ndarray | None = None  # (configs, epochs) of each epoch
+    space: ft.Space | None = None  # what the rows were drawn from; None for DeepOBS, which is no game
+    configs: tuple[dict, ...] = ()  # the rows as configurations of the space
 
     @property
     def suite(self) -> str:
@@ -31,6 +36,11 @@ class Table:
     @property
     def epochs(self) -> int:
         return self.losses.shape[2]
+
+    @property
+    def maximise(self) -> bool:
+        """Whether the metric itself is to be maximised: ARLBench's return, whose negative is the loss here."""
+        return self.suite == "arlbench"
 
 
 def data_folder() -> Path | None:
@@ -52,11 +62,19 @@ def _rectangular(folder: Path, file: str, suite: str) -> list[Table]:
     with np.load(folder / file) as z:
         features = unit_cube(z["hp"].astype(float), z["hp_log"].astype(bool), z["hp_lower"], z["hp_upper"])
         geometry = Geometry.plain(features.shape[1])
-        seconds = np.diff(z["seconds"].astype(float), prepend=0.0) if "seconds" in z else [None] * len(z["loss"])
+        seconds = _of_each_epoch(z["seconds"].astype(float)) if "seconds" in z else [None] * len(z["loss"])
+        columns = [z[key] for key in ("hp_names", "hp_log", "hp_int", "hp_lower", "hp_upper", "hp")]
+        space, configs = spaces.rectangular(*columns)
         return [
-            Table(f"{suite}/{name}", features, geometry, loss[:, None, :].astype(float), time)
+            Table(f"{suite}/{name}", features, geometry, loss[:, None, :].astype(float), time, space, tuple(configs))
             for name, loss, time in zip(z["task_names"], z["loss"], seconds, strict=True)
         ]
+
+
+def _of_each_epoch(cumulative: np.ndarray) -> np.ndarray:
+    """Seconds of single epochs. The sums are rounded coarsely: no epoch takes less than 1 % of the table's mean."""
+    seconds = np.diff(cumulative, prepend=0.0)
+    return np.maximum(seconds, 0.01 * seconds.mean(axis=(1, 2), keepdims=True))
 
 
 def _deepobs(folder: Path) -> list[Table]:
@@ -77,22 +95,31 @@ def _arlbench(folder: Path) -> list[Table]:
     for file in sorted((folder / "arlbench").glob("*.npz")):
         with np.load(file) as z:
             hp, performance = z["hp"].astype(float), z["performance"].astype(float)
+            space, configs = spaces.arlbench(z["hp_names"], json.loads(str(z["categorical"])), hp)
         low, high = np.nanmin(hp, axis=0), np.nanmax(hp, axis=0)
         log = (low > 0) & (high / np.maximum(low, 1e-300) > 50)
         varied = high > low
         filled = np.where(np.isfinite(hp), hp, low)[:, varied]
         features = unit_cube(filled, log[varied], low[varied], high[varied])
         features[~np.isfinite(hp[:, varied])] = 0.5  # inactive: the same for all that lack it
-        tables.append(Table(f"arlbench/{file.stem}", features, Geometry.plain(features.shape[1]), -performance))
+        geometry = Geometry.plain(features.shape[1])
+        tables.append(
+            Table(f"arlbench/{file.stem}", features, geometry, -performance, space=space, configs=tuple(configs))
+        )
     return tables
 
 
 @cache
 def load() -> dict[str, Table]:
-    """All tables by name."""
+    """All tables by name, of those suites whose files are there."""
     folder = data_folder()
     if folder is None:
         raise FileNotFoundError("no data: set FREEZETHAW_DATA to the folder that holds taskset.npz and the others")
-    found = _rectangular(folder, "taskset.npz", "taskset")
-    found += _rectangular(folder, "lcbench_surrogate.npz", "lcbench")
-    return {table.name: table for table in found + _deepobs(folder) + _arlbench(folder)}
+    found: list[Table] = []
+    if (folder / "taskset.npz").exists():
+        found += _rectangular(folder, "taskset.npz", "taskset")
+    if (folder / "lcbench_surrogate.npz").exists():
+        found += _rectangular(folder, "lcbench_surrogate.npz", "lcbench")
+    if (folder / "deepobs_baselines").is_dir():
+        found += _deepobs(folder)
+    return {table.name: table for table in found + _arlbench(folder)}
