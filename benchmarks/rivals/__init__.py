@@ -2,7 +2,7 @@
 
 They need an environment of their own, `requirements.txt`; there, with src and the project's root on PYTHONPATH:
 
-    python -m benchmarks.rivals.play --method random asha --suite taskset lcbench arlbench --seeds 5
+    python -m benchmarks.rivals.play --method random asha --suite taskset lcbench arlbench
 
 What is recorded already is not played again. `benchmarks.regret --report` prints these records beside ours.
 """

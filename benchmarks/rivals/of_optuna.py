@@ -1,8 +1,10 @@
 """Samplers and pruners of Optuna with their defaults, by ask and tell. Proposals are mapped to the nearest unused row.
 
-Optuna knows no candidates, so both modes are the same game. Pruned trials cannot be resumed. With a pruner, a diverged
-trial is reported and pruned, which the sampler takes as worse than all others; the Gaussian process has no use for
-pruned or failed trials, so it is told the largest loss seen, and TaskSet's losses capped (Seat.told).
+Optuna knows no candidates, so both modes are the same game. Pruned trials cannot be resumed. TPE suggests parameters
+one by one, and so only those that are active. With a pruner, a diverged trial is reported and pruned, which TPE takes
+as worse than all others. The Gaussian process has no use for conditions, nor for pruned or failed trials: it proposes
+all parameters, of which the inactive are ignored, it is told the last loss of a pruned trial, the largest loss seen
+for a diverged one, and TaskSet's losses capped (Seat.told).
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import warnings
 
 import numpy as np
 import optuna
-from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState
 
-from benchmarks.rivals.seat import Seat
+import freezethaw as ft
+from benchmarks.rivals.seat import Seat, is_active
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -33,34 +35,57 @@ def tpe_median(seat: Seat) -> None:
 def gp_full(seat: Seat) -> None:
     """Gaussian process with expected improvement over full runs."""
     study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=seat.seed))
-    space = _cube(seat)
+    space = seat.space.to_optuna()
     while True:
         trial = study.ask(space)
         study.tell(trial, seat.told(seat.train_to_the_end(seat.row(trial.params)), capped=True))
 
 
-def _cube(seat: Seat) -> dict[str, FloatDistribution]:
-    return {column: FloatDistribution(0.0, 1.0) for column in seat.columns}
+def gp_median(seat: Seat) -> None:
+    """Gaussian process with the median pruner."""
+    sampler = optuna.samplers.GPSampler(seed=seat.seed)
+    study = optuna.create_study(sampler=sampler, pruner=optuna.pruners.MedianPruner())
+    space = seat.space.to_optuna()
+    while True:
+        trial = study.ask(space)
+        loss, _ = _train_until_pruned(seat, trial, seat.row(trial.params))
+        study.tell(trial, seat.told(loss, capped=True))
 
 
 def _prune(seat: Seat, pruner: optuna.pruners.BasePruner) -> None:
     # The number of the study enters Hyperband's brackets by its name, so a name makes the game repeatable.
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seat.seed), pruner=pruner, study_name="game")
-    space = _cube(seat)
     while True:
-        trial = study.ask(space)
-        loss = _train_until_pruned(seat, trial, seat.row(trial.params))
-        if loss is None:
-            study.tell(trial, state=TrialState.PRUNED)
-        else:
+        trial = study.ask()
+        loss, finished = _train_until_pruned(seat, trial, seat.row(_suggest(trial, seat.space)))
+        if finished:
             study.tell(trial, loss)
+        else:
+            study.tell(trial, state=TrialState.PRUNED)
 
 
-def _train_until_pruned(seat: Seat, trial: optuna.Trial, row: int) -> float | None:
+def _suggest(trial: optuna.Trial, space: ft.Space) -> dict[str, object]:
+    """The parameters that are active, parents before what hangs on them."""
+    config: dict[str, object] = {}
+    for name, parameter in space.parameters.items():
+        if not is_active(parameter, config):
+            continue
+        match parameter:
+            case ft.Float(low=low, high=high, log=log):
+                config[name] = trial.suggest_float(name, low, high, log=log)
+            case ft.Int(low=low, high=high, log=log):
+                config[name] = trial.suggest_int(name, low, high, log=log)
+            case ft.Choice(values=values):
+                config[name] = trial.suggest_categorical(name, list(values))
+    return config
+
+
+def _train_until_pruned(seat: Seat, trial: optuna.Trial, row: int) -> tuple[float, bool]:
+    """The last loss, and whether the row was trained to the end."""
     loss = np.nan
     for epoch in range(1, seat.epochs + 1):
         loss = seat.train(row)
         trial.report(loss, epoch)
         if not np.isfinite(loss) or (epoch < seat.epochs and trial.should_prune()):
-            return None
-    return loss
+            return loss, False
+    return loss, True

@@ -5,7 +5,8 @@ unless the scheduler pauses the trial right there, the trial completes with it. 
 TaskSet's losses capped (Seat.told).
 
 With the table as candidates, MOBSTER and DyHPO choose among its rows by `restrict_configurations`, and ASHA, which
-draws at random, has the number of the row as its one hyperparameter. In free mode they propose anywhere in the cube.
+draws at random, has the number of the row as its one hyperparameter. In free mode they propose anywhere in the space.
+Syne Tune knows no conditions: what is inactive is proposed, and ignored.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from syne_tune.optimizer import legacy_baselines
 from syne_tune.optimizer.legacy_scheduler import LegacyTrialScheduler
 from syne_tune.optimizer.scheduler import SchedulerDecision
 
+import freezethaw as ft
 from benchmarks.rivals.seat import Seat
 
 logging.getLogger("syne_tune").setLevel(logging.ERROR)
@@ -33,18 +35,18 @@ def asha(seat: Seat) -> None:
         space = {ROW: config_space.choice(list(range(len(seat.game.features))))}
         drive(seat, legacy_baselines.ASHA(space, points_to_evaluate=[], **_halving(seat)), capped=False)
     else:
-        drive(seat, legacy_baselines.ASHA(_cube(seat), **_halving(seat)), capped=False)
+        drive(seat, legacy_baselines.ASHA(_space(seat), **_halving(seat)), capped=False)
 
 
 def mobster(seat: Seat) -> None:
     """MOBSTER: ASHA by promotion, new configurations from a joint Gaussian process over configurations and epochs."""
-    drive(seat, legacy_baselines.MOBSTER(_cube(seat), **_halving(seat) | _rows(seat)), capped=True)
+    drive(seat, legacy_baselines.MOBSTER(_space(seat), **_halving(seat) | _rows(seat)), capped=True)
 
 
 def dyhpo(seat: Seat) -> None:
     """DyHPO with MOBSTER's model, one epoch at a time as in its paper (rung_increment 1), else by default."""
     options = _common(seat) | {"grace_period": 1, "rung_increment": 1} | _rows(seat)
-    drive(seat, legacy_baselines.DyHPO(_cube(seat), **options), capped=True)
+    drive(seat, legacy_baselines.DyHPO(_space(seat), **options), capped=True)
 
 
 def _common(seat: Seat) -> dict[str, Any]:
@@ -62,15 +64,28 @@ def _halving(seat: Seat) -> dict[str, Any]:
     return _common(seat) | {"type": "promotion", "grace_period": 1, "reduction_factor": 3}
 
 
-def _cube(seat: Seat) -> dict[str, Any]:
-    return {column: config_space.uniform(0.0, 1.0) for column in seat.columns}
+def _space(seat: Seat) -> dict[str, Any]:
+    return {name: _domain(parameter) for name, parameter in seat.space.parameters.items()}
+
+
+def _domain(parameter: ft.Float | ft.Int | ft.Choice) -> Any:
+    match parameter:
+        case ft.Float(low=low, high=high, log=log):
+            return (config_space.loguniform if log else config_space.uniform)(low, high)
+        case ft.Int(low=low, high=high, log=log):
+            return (config_space.lograndint if log else config_space.randint)(low, high)
+        case ft.Choice(values=values, ordered=True):
+            return config_space.ordinal(list(values), kind="equal")
+        case ft.Choice(values=values):
+            return config_space.choice(list(values))
+    raise TypeError(parameter)
 
 
 def _rows(seat: Seat) -> dict[str, Any]:
-    """Options that restrict a model-based searcher to the rows; without them it starts at the centre of the cube."""
+    """Options that restrict a model-based searcher to the rows; without them it starts at the centre of the space."""
     if seat.mode != "candidates":
         return {}
-    rows = [dict(zip(seat.columns, map(float, row), strict=True)) for row in seat.game.features]
+    rows = [seat.whole(row) for row in range(len(seat.game.configs))]
     return {
         "points_to_evaluate": [],
         "search_options": {"debug_log": False, "restrict_configurations": rows},

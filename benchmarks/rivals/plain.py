@@ -31,14 +31,14 @@ def asha(seat: Seat) -> None:
 
 
 def _random_rows(seat: Seat) -> Iterator[int]:
-    """Rows at random; in free mode a point of the cube is drawn, and mapped to the nearest unused row."""
+    """Rows at random; in free mode a configuration is drawn, and mapped to the nearest unused row."""
     rng = np.random.default_rng(seat.seed)
     order = rng.permutation(len(seat.game.features))
     for row in order:
         if seat.mode == "candidates":
             yield seat.take(int(row))
         else:
-            yield seat.row(dict(zip(seat.columns, rng.uniform(size=len(seat.columns)), strict=True)))
+            yield seat.row(seat.space.sample(rng))
 
 
 def _promotable(rungs: list[dict[int, float]]) -> tuple[int, int] | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+import freezethaw as ft
 from benchmarks.simulate import Game, Over
 
 CAPS = {"taskset": 2.0}  # three times the loss of chance, 0.693: see `Seat.told`
@@ -36,12 +39,29 @@ class Seat:
         return self.game.table.epochs
 
     @property
-    def columns(self) -> list[str]:
-        return [f"x{i}" for i in range(self.game.features.shape[1])]
+    def space(self) -> ft.Space:
+        return self.game.space
 
-    def row(self, config: dict[str, float]) -> int:
+    def row(self, values: Mapping[str, Any]) -> int:
         """The nearest row not used before: the row itself where the proposal is one."""
-        return self.take(self.game.nearest_unused(np.array([config[c] for c in self.columns]), self.used))
+        return self.take(self.game.nearest_unused(self.config(values), self.used))
+
+    def config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A proposal as a configuration of the space: without what is inactive, and rounding errors at the bounds."""
+        config: dict[str, Any] = {}
+        for name, parameter in self.space.parameters.items():
+            if not is_active(parameter, config):
+                continue
+            value = values[name]
+            if isinstance(parameter, ft.Float):
+                value = min(max(float(value), parameter.low), parameter.high)
+            config[name] = value
+        return config
+
+    def whole(self, row: int) -> dict[str, Any]:
+        """A row for rivals that know no conditions: what is inactive has the middle of its range."""
+        middle = {name: parameter.value(0.5) for name, parameter in self.space.parameters.items()}
+        return middle | self.game.configs[row]
 
     def take(self, row: int) -> int:
         """Marks a row as used; ends the game where none is left."""
@@ -81,3 +101,8 @@ class Seat:
         if not np.isfinite(loss):
             loss = next((v for v in (cap, self.worst) if v is not None), 1.0)
         return loss if cap is None else min(loss, cap)
+
+
+def is_active(parameter: ft.Float | ft.Int | ft.Choice, config: Mapping[str, Any]) -> bool:
+    """Whether the values so far, those of all parents among them, make a parameter active."""
+    return all(parent in config and config[parent] in values for parent, values in (parameter.when or {}).items())
