@@ -27,7 +27,8 @@ def asha(seat: Seat) -> None:
     new = _random_rows(seat)
     while (job := _promotable(rungs) or next(((row, 0) for row in new), None)) is not None:
         row, rung = job
-        rungs[rung][row] = _train_up_to(seat, row, levels[rung])
+        loss = seat.train_up_to(row, levels[rung])
+        rungs[rung][row] = loss if np.isfinite(loss) else np.inf
 
 
 def _random_rows(seat: Seat) -> Iterator[int]:
@@ -49,13 +50,3 @@ def _promotable(rungs: list[dict[int, float]]) -> tuple[int, int] | None:
             if row not in rungs[rung + 1] and np.isfinite(rungs[rung][row]):
                 return row, rung + 1
     return None
-
-
-def _train_up_to(seat: Seat, row: int, epochs: int) -> float:
-    """The loss of a row after so many epochs; infinite where it diverged."""
-    loss = np.inf
-    while seat.game.done[row] < epochs:
-        loss = seat.train(row)
-        if not np.isfinite(loss):
-            return np.inf
-    return loss

@@ -45,6 +45,7 @@ METHODS = {
     "asha": Method("ASHA promotion (Syne Tune)", "of_syne_tune:asha", "syne_tune", ("free",)),
     "tpe-hyperband": Method("TPE + Hyperband (Optuna)", "of_optuna:tpe_hyperband", "optuna", BOTH),
     "tpe-median": Method("TPE + median (Optuna)", "of_optuna:tpe_median", "optuna", BOTH),
+    "dehb": Method("DEHB", "of_dehb:dehb", "dehb", BOTH),
     "gp-full": Method("GP-EI full runs (Optuna)", "of_optuna:gp_full", "optuna", BOTH, True, GAUSSIAN),
     "gp-median": Method("GP + median (Optuna)", "of_optuna:gp_median", "optuna", BOTH, True, GAUSSIAN),
     "mobster": Method("MOBSTER (Syne Tune)", "of_syne_tune:mobster", "syne_tune", ("free",), True, SLOW),

@@ -90,6 +90,12 @@ class Seat:
                 break
         return loss
 
+    def train_up_to(self, row: int, epochs: int) -> float:
+        """The loss of a row after so many epochs, or of the last one where it diverged or has been trained further."""
+        while self.game.done[row] < min(epochs, self.game.length[row]):
+            self.train(row)
+        return float(self.game.shown[row, self.game.done[row] - 1])
+
     def told(self, loss: float, capped: bool) -> float:
         """What a rival that accepts only finite values is told: the largest loss seen stands for a diverged one.
 

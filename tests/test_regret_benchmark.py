@@ -1,0 +1,255 @@
+"""The regret benchmark: its games on small made-up tables, its records and its report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks import ours, records, regret, report, simulate, spaces, tables
+from benchmarks.ours import Player, Setup
+from benchmarks.rivals.seat import Seat
+from benchmarks.simulate import Game, Over
+
+import freezethaw as ft
+from freezethaw.model.specification import Geometry
+
+needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
+NAMES = np.array(["buffer_prio_sampling", "buffer_alpha", "learning_rate", "buffer_batch_size", "clip_eps"])
+LABELS = {"buffer_prio_sampling": ["False", "True"]}
+ROWS = np.array(
+    [
+        [0.0, np.nan, 1e-3, 16.0, 0.2],
+        [1.0, 0.3, 1e-4, 64.0, 0.2],
+        [1.0, 0.9, 1e-2, 32.0, 0.2],
+    ]
+)
+
+
+def small_table(rows=12, epochs=5, seeds=1, seed=0, name="made/up"):
+    rng = np.random.default_rng(seed)
+    x = (np.arange(rows) + 0.5) / rows
+    fall = np.exp(-np.arange(1, epochs + 1) / 2)
+    losses = (x[:, None] + fall[None])[:, None] + 0.01 * rng.standard_normal((rows, seeds, epochs))
+    losses[3, :, 2:] = np.nan
+    space = ft.Space(x=ft.Float(0.0, 1.0))
+    configs = tuple({"x": float(v)} for v in x)
+    seconds = np.repeat((1 + 9 * x)[:, None], epochs, axis=1)
+    return tables.Table(name, x[:, None], Geometry.plain(1), losses, seconds, space, configs)
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    table = small_table()
+    monkeypatch.setattr(ours.tables, "load", lambda: {table.name: table})
+    return table
+
+
+# Spaces.
+
+
+def test_arlbench_rows_become_configurations_with_conditions_labels_and_no_constant_column():
+    space, configs = spaces.arlbench(NAMES, LABELS, ROWS)
+    assert space.names == ("buffer_prio_sampling", "buffer_alpha", "learning_rate", "buffer_batch_size")
+    assert configs[0] == {"buffer_prio_sampling": False, "learning_rate": 1e-3, "buffer_batch_size": 16}
+    assert configs[1]["buffer_prio_sampling"] is True
+    assert [space.validate(config) for config in configs] == configs
+    assert space.parameters["learning_rate"] == ft.Float(1e-6, 0.1, log=True)
+    assert space.parameters["buffer_batch_size"] == ft.Choice(16, 32, 64, ordered=True)
+
+
+@needs_data
+def test_each_row_of_each_game_is_a_configuration_that_finds_itself():
+    for table in tables.load().values():
+        if table.space is None:
+            continue
+        game = Game(table, 0, 10)
+        assert len({table.space.key(c) for c in game.configs}) == len(game.configs) == len(game.shown)
+        assert [game.nearest_unused(game.configs[row], set()) for row in (0, 7, 100)] == [0, 7, 100]
+
+
+@needs_data
+def test_the_features_of_unconditional_tables_are_those_of_the_forecast_benchmark():
+    for table in (t for t in tables.load().values() if t.suite in ("taskset", "lcbench")):
+        assert table.space.features_of(table.configs[:50]) == pytest.approx(table.features[:50], abs=1e-12)
+
+
+# Games.
+
+
+def test_regret_is_scaled_by_the_median_final_loss_and_follows_what_is_recommended():
+    game = Game(small_table(), 0, 100)
+    ends = game.true[np.isfinite(game.true[:, -1]), -1]
+    loss = game.train(0)
+    assert game.curve == [
+        pytest.approx(min((loss - np.nanmin(game.true)) / (np.median(ends) - np.nanmin(game.true)), 1))
+    ]
+    for _ in range(4):
+        game.train(0)
+    assert game.curve[-1] == 0.0
+    game.recommend(0, 1)
+    assert game.curve[-1] == pytest.approx(game.curve[0])
+    game.train(1)
+    assert game.curve[-1] == game.curve[0], "who has an opinion keeps it until the next"
+
+
+def test_a_game_ends_with_its_budget_and_counts_what_diverges():
+    game = Game(small_table(), 0, 4)
+    for row in (3, 3, 3, 0):
+        game.train(row)
+    with pytest.raises(Over):
+        game.train(0)
+    kept = game.result()
+    assert kept["spent"] == 4
+    assert (kept["runs"], kept["diverged"]) == (2, 1)
+    assert kept["diverging"]["share"] == 0.75
+    assert kept["diverging"]["random"] == pytest.approx(3 / (11 * 5 + 3), rel=1e-4)
+    assert kept["diverging"]["random_runs"] == pytest.approx(1 / 12, rel=1e-4)
+
+
+def test_milestones_of_seconds_are_multiples_of_the_mean_epoch(monkeypatch):
+    monkeypatch.setattr(simulate, "AT", (1, 2, 3, 100))
+    game = Game(small_table(), 0, 100)
+    for _ in range(3):
+        game.train(11)  # the slowest row: 9.6 s beside a mean of 5.5
+    found = game.result()["regret_by_seconds"]
+    assert set(found) == {"1", "2", "3"}
+    assert found["1"] == 1.0, "nothing has ended by then"
+    assert found["2"] == pytest.approx(game.curve[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("clock", ["epochs", "seconds"])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_decisions_are_told_in_the_order_in_which_they_end(made_up, workers, clock):
+    player = Player(Setup("made/up", 0, 20, policy="random", workers=workers, clock=clock))
+    most, ends = 0, []
+    tell = player._tell
+
+    def watched():
+        nonlocal most
+        most = max(most, len(player.under_way))
+        first = min(player.under_way)[0]
+        tell()
+        ends.append(player.now)
+        assert player.now == first
+
+    player._tell = watched
+    record = player.play()
+    assert most == workers
+    assert ends == sorted(ends)
+    if clock == "epochs":
+        assert record["spent"] == 20
+        assert record["runs"] == len(set(player.row_of.values()))
+    else:
+        assert player.game.elapsed >= player.limit
+        assert all(run.seconds[0] > 0 for run in player.study.runs if run.losses)
+
+
+def test_free_mode_maps_each_proposal_to_a_row_of_its_own_until_none_is_left(made_up):
+    player = Player(Setup("made/up", 0, 60, mode="free", policy="random"))
+    record = player.play()
+    rows = list(player.row_of.values())
+    assert len(rows) == len(set(rows)) <= len(player.game.configs)
+    assert record["budget"] == 60
+    assert set(record["regret"]) == {"25", "50"}
+
+
+def test_a_metric_to_be_maximised_is_told_as_it_is_and_recommended_by_the_study(monkeypatch):
+    table = small_table(seeds=3, name="arlbench/up")
+    monkeypatch.setattr(ours.tables, "load", lambda: {table.name: table})
+    player = Player(Setup(table.name, 0, 12, policy="random"))
+    record = player.play()
+    assert player.study.direction == "maximize"
+    assert all(loss < 0 for run in player.study.runs for loss in run.losses)
+    best = player.study.best
+    assert player.game.recommended == pytest.approx(player.game.true[player.row_of[best.run], best.epoch - 1])
+    assert record["policy"] == "random"
+
+
+# Records.
+
+
+def test_what_is_recorded_is_not_played_again_and_what_an_older_harness_recorded_is(made_up, tmp_path):
+    setups = [Setup("made/up", seed, 5, policy="random", variant="coin") for seed in (0, 1)]
+    regret.run(setups[:1], tmp_path, 1)
+    (file,) = tmp_path.glob("*.json")
+    assert file.name == "ours-coin-made-candidates-5.json"
+    first = json.loads(file.read_text())
+    regret.run(setups, tmp_path, 1)
+    both = json.loads(file.read_text())
+    assert both[0] == first[0], "not even its times have changed"
+    assert [r["seed"] for r in both] == [0, 1]
+    file.write_text(json.dumps([r | {"harness": records.HARNESS - 1} for r in both]))
+    assert records.read(file) == []
+
+
+def test_labels_tell_kinds_of_games_apart():
+    plain = Setup("made/up", 0)
+    kinds = [
+        plain,
+        replace(plain, workers=8),
+        replace(plain, clock="seconds"),
+        replace(plain, policy="entropy_search"),
+        replace(plain, policy="entropy_search", model="paper"),
+        replace(plain, variant="drop"),
+    ]
+    assert len({k.label for k in kinds}) == len({k.method for k in kinds}) == len(kinds)
+    assert plain.method == report.OURS
+
+
+# The report.
+
+
+def record(method, table, seed, regret, **more):
+    return {"method": method, "table": table, "seed": seed, "mode": "candidates", "regret": regret, **more}
+
+
+def test_the_report_pairs_games_and_reads_each_milestone_from_the_smallest_budget_that_has_it(capsys):
+    found = []
+    for seed in range(4):
+        found.append(record(report.OURS, "taskset/a", seed, {"100": 0.1 + 0.1 * seed, "200": 0.1}, budget=300))
+        found.append(record(report.OURS, "taskset/a", seed, {"100": 0.9, "1000": 0.01}, budget=1000))
+        found.append(record(report.ASHA, "taskset/a", seed, {"100": 0.3 + 0.1 * seed, "200": 0.4}, budget=1000))
+    found += [record("ifBO", f"taskset/{t}", -1, {"100": 0.5}) for t in "ab"]
+    found += [record(report.OURS, "taskset/b", seed, {"100": 0.4}, budget=300) for seed in range(2)]
+    for r in found:
+        r["diverging"] = {"share": 0.1, "random": 0.2, "runs": 0.3, "random_runs": 0.4}
+    summary = report.report(found, by_table=True)
+    suite = summary["taskset, candidates, by epochs"]
+    assert suite[report.OURS]["mean"]["1000"] == 0.01
+    pair = suite[report.ASHA]["paired"]["100"]
+    assert pair["difference"] == pytest.approx(0.2)
+    assert pair["error"] == pytest.approx(0.0, abs=1e-9)
+    assert pair["games"] == 4
+    assert suite["ifBO"]["paired"]["100"] == {"difference": 0.175, "error": 0.075, "games": 2, "ratio": 0.65}
+    assert summary["ratios"]["taskset"][f"{report.OURS} / {report.ASHA}"]["200"] == 0.25
+    assert "taskset/a" in capsys.readouterr().out
+
+
+# A rival's seat.
+
+
+def test_a_rival_without_conditions_proposes_all_and_what_is_inactive_is_left_out():
+    space, configs = spaces.arlbench(NAMES, LABELS, ROWS)
+    table = tables.Table(
+        "arlbench/up", np.zeros((3, 1)), Geometry.plain(1), np.ones((3, 1, 4)), space=space, configs=tuple(configs)
+    )
+    seat = Seat(Game(table, 0, 10), "free")
+    for row in range(3):
+        assert seat.config(seat.whole(row)) == configs[row]
+    assert seat.config(seat.whole(0) | {"learning_rate": 0.1 + 1e-17})["learning_rate"] == 0.1
+    rows = [seat.row(seat.whole(1)) for _ in range(3)]
+    assert (rows[0], sorted(rows)) == (1, [0, 1, 2])
+    with pytest.raises(Over):
+        seat.row(seat.whole(1))
+
+
+def test_a_row_is_trained_up_to_an_epoch_and_not_beyond_where_it_diverges():
+    seat = Seat(Game(small_table(), 0, 100), "candidates")
+    assert seat.train_up_to(0, 2) == seat.game.shown[0, 1]
+    assert seat.game.spent == 2
+    assert np.isnan(seat.train_up_to(3, 5))
+    assert seat.game.done[3] == 3
+    assert np.isnan(seat.train_up_to(3, 5))
+    assert seat.game.spent == 5
