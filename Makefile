@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types layers check bench forecast latency figures clean
+.PHONY: help demo test lint types layers check bench forecast latency regret rivals figures clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,7 +49,25 @@ forecast: $(VENV)/.dev  ## benchmark: forecasts of real curves
 latency: $(VENV)/.dev  ## benchmark: seconds and memory of the model
 	$(BIN)/python -m benchmarks.latency $(ARGS)
 
-bench: forecast latency  ## all benchmarks
+REGRET ?= build/regret
+RIVALS_VENV ?= build/rivals
+
+regret: $(VENV)/.dev  ## benchmark: the search, beside recorded rivals; RIVALS=1 plays those anew too
+	$(if $(RIVALS),$(MAKE) rivals)
+	$(BIN)/python -m benchmarks.regret --all --out $(REGRET) $(ARGS)
+	$(BIN)/python -m benchmarks.ablation --out $(REGRET) $(ARGS)
+
+# torch first: on Linux the index of CPU builds spares gigabytes
+$(RIVALS_VENV)/.ready: benchmarks/rivals/requirements.txt
+	$(PYTHON) -m venv $(RIVALS_VENV)
+	$(RIVALS_VENV)/bin/python -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu $$(grep '^torch==' $<)
+	$(RIVALS_VENV)/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+rivals: $(RIVALS_VENV)/.ready  ## play the rivals of the regret benchmark anew; what is in build/regret is not repeated
+	PYTHONPATH=src:. $(RIVALS_VENV)/bin/python -W ignore -m benchmarks.rivals.play --out $(REGRET) $(RIVALS_ARGS)
+
+bench: forecast latency regret  ## all benchmarks; with RIVALS=1 rivals too
 
 figures: $(VENV)/.dev  ## redraw the pictures of the docs
 	$(BIN)/python -m docs.draw

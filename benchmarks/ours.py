@@ -7,12 +7,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 
 import freezethaw as ft
 from benchmarks import tables
 from benchmarks.simulate import Game, Over
+from freezethaw.model import belief
 
 MOST_EPOCHS = 20  # times the budget, of a game whose budget is in seconds
 
@@ -30,6 +32,7 @@ class Setup:
     workers: int = 1
     clock: Literal["epochs", "seconds"] = "epochs"
     variant: str | None = None
+    robust: bool = False  # the robust transform also for the paper's model: one line of the ablation
 
     @property
     def label(self) -> str:
@@ -148,4 +151,6 @@ class Player:
 
 def play(setup: Setup) -> dict[str, Any]:
     """One game; the record of it."""
-    return Player(setup).play()
+    blend = {setup.model: belief.DEFAULT_BLEND} if setup.robust else {}
+    with patch.dict(belief.BLEND, blend):
+        return Player(setup).play()

@@ -25,10 +25,7 @@ def save(file: Path, found: list[dict]) -> None:
 
 
 def everything(folder: Path) -> list[dict]:
-    """All recorded games, ours and rivals'."""
-    return [
-        record
-        for pattern in ("ours-*.json", "rival-*.json")
-        for f in sorted(folder.glob(pattern))
-        for record in read(f)
-    ]
+    """All recorded games, ours and rivals'; rivals that were not played anew as they were recorded once."""
+    files = {file.name: file for file in sorted(FOLDER.glob("rival-*.json"))}
+    files |= {file.name: file for pattern in ("ours-*.json", "rival-*.json") for file in sorted(folder.glob(pattern))}
+    return [record for file in files.values() for record in read(file)]

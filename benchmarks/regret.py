@@ -4,6 +4,7 @@
     python -m benchmarks.regret --mode free                        ours, anywhere in the space; nearest unused row
     python -m benchmarks.regret --workers 8                        ours, eight decisions out at a time
     python -m benchmarks.regret --suite lcbench --clock seconds    ours, told the seconds of each epoch
+    python -m benchmarks.regret --all                              all of these, and 1000 epochs on four tables each
     python -m benchmarks.regret --report [--by-table]              the tables of all that is recorded
 
 Regret is (loss of what is recommended - best in the table) / (median final loss - best in the table), at most 1; where
@@ -87,6 +88,16 @@ def selected(args: argparse.Namespace) -> list[tuple[str, int, str]]:
     ]
 
 
+def every_kind(args: argparse.Namespace) -> list[Setup]:
+    """The whole benchmark of ours: both modes, eight workers, seconds, and long games on a few tables."""
+    games = [(name, seed) for name, seed, mode in selected(args) if mode == args.mode[0]]
+    setups = [Setup(name, seed, args.budget, mode) for mode in ("candidates", "free") for name, seed in games]
+    setups += [Setup(name, seed, args.budget, workers=8) for name, seed in games]
+    setups += [Setup(name, seed, args.budget, clock="seconds") for name, seed in games if name.startswith("lcbench/")]
+    few = [name for suite in args.suite for name in chosen_tables(suite, args.tables, args.table)[:4]]
+    return setups + [Setup(name, seed, 1000) for name, seed in games if name in few and seed < 3]
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--policy", default=None, help="unless said, the study's default")
@@ -94,6 +105,7 @@ def main() -> None:
     parser.add_argument("--variant", default=None, help="a name for these games, in the records and in their file name")
     parser.add_argument("--workers", type=int, default=1, help="decisions that are out at a time")
     parser.add_argument("--clock", default="epochs", choices=["epochs", "seconds"])
+    parser.add_argument("--all", action="store_true", help="every kind of game, on the tables and seeds selected")
     parser.add_argument("--report", action="store_true", help="only print what is recorded")
     parser.add_argument(
         "--by-table", action="store_true", help="with the report: table by table, against the best rival"
@@ -101,10 +113,14 @@ def main() -> None:
     parser.add_argument("--baseline", default=report.OURS, help="with the report: the method that others are held to")
     args = parser.parse_args()
     if not args.report:
-        setups = [
-            Setup(name, seed, args.budget, mode, args.policy, args.model, args.workers, args.clock, args.variant)
-            for name, seed, mode in selected(args)
-        ]
+        setups = (
+            every_kind(args)
+            if args.all
+            else [
+                Setup(name, seed, args.budget, mode, args.policy, args.model, args.workers, args.clock, args.variant)
+                for name, seed, mode in selected(args)
+            ]
+        )
         run(setups, args.out, args.processes)
     summary = report.report(records.everything(args.out), args.baseline, args.by_table)
     (args.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks import ours, records, regret, report, simulate, spaces, tables
+from benchmarks import ablation, ours, records, regret, report, simulate, spaces, tables
 from benchmarks.ours import Player, Setup
 from benchmarks.rivals.seat import Seat
 from benchmarks.simulate import Game, Over
 
 import freezethaw as ft
+from freezethaw.model import belief
 from freezethaw.model.specification import Geometry
 
 needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
@@ -253,3 +254,37 @@ def test_a_row_is_trained_up_to_an_epoch_and_not_beyond_where_it_diverges():
     assert seat.game.done[3] == 3
     assert np.isnan(seat.train_up_to(3, 5))
     assert seat.game.spent == 5
+
+
+# The ablation.
+
+
+def test_the_middle_line_of_the_ablation_is_the_papers_model_with_the_robust_transform(made_up, monkeypatch):
+    seen = []
+    losses = np.r_[np.linspace(0.1, 0.2, 20), np.linspace(1.0, 30.0, 20)]
+    observations = belief.Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
+
+    def look(player):
+        transform = belief.Anchor.cast(observations, player.setup.model).transform
+        seen.append(transform.to_model([0.1, 0.2, 15.0, 30.0]))
+        return {}
+
+    monkeypatch.setattr(Player, "play", look)
+    paper, robust, _, _ = (Setup("made/up", 0, 5, **options) for options in ablation.LINES.values())
+    for setup in (paper, robust, paper):
+        ours.play(setup)
+    assert np.array_equal(seen[0], seen[2]), "nothing is left behind"
+    gaps = [(z[1] - z[0]) / (z[3] - z[2]) for z in seen]
+    assert gaps[1] > 10 * gaps[0], "good losses are told apart, bad ones drawn together"
+
+
+def test_the_ablation_pairs_each_line_with_the_one_above():
+    regrets = dict(zip(ablation.LINES, (0.8, 0.5, 0.3, 0.2), strict=True))
+    found = [
+        record(Setup("", 0, **options).method, "taskset/a", seed, {"100": regrets[line] + 0.1 * seed}, budget=300)
+        for line, options in ablation.LINES.items()
+        for seed in range(3)
+    ]
+    lines = ablation.summarise(found, "taskset", "candidates")
+    assert [entry["mean"]["100"] for entry in lines.values()] == pytest.approx([0.9, 0.6, 0.4, 0.3])
+    assert [entry["gain"].get("100", {}).get("difference") for entry in lines.values()] == [None, 0.3, 0.2, 0.1]

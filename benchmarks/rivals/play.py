@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -76,10 +77,11 @@ def play(key: str, name: str, seed: int, budget: int, mode: str) -> dict:
     }
 
 
-def play_suite(key: str, names: list[str], suite: str, seeds: int, budget: int, mode: str) -> None:
+def play_suite(key: str, names: list[str], seeds: int, budget: int, mode: str, folder: Path) -> None:
     """All games of a rival on a suite that are not recorded yet, each written as soon as it is played."""
     modes = list(BOTH) if METHODS[key].same_in_both else [mode]
-    files = [records.FOLDER / f"rival-{key}-{suite}-{m}.json" for m in modes]
+    suite = names[0].split("/")[0]
+    files = [folder / f"rival-{key}-{suite}-{m}.json" for m in modes]
     found = records.read(files[0])
     known = {(r["table"], r["seed"]) for r in found if r["budget"] >= budget}
     for seed in range(seeds):
@@ -103,16 +105,17 @@ def main() -> None:
     )
     parser.add_argument("--tables", type=int, default=None, help="with --budget: only the first tables of each suite")
     parser.add_argument("--seeds", type=int, default=5, help="with --budget")
+    parser.add_argument("--out", type=Path, default=records.FOLDER)
     args = parser.parse_args()
     if "ifbo" in args.method:
-        records.save(records.FOLDER / "rival-ifbo.json", recorded.ifbo())
+        records.save(args.out / "rival-ifbo.json", recorded.ifbo())
     for key in (k for k in args.method if k in METHODS):
         plan = METHODS[key].plan if args.budget is None else ((args.budget, args.tables, args.seeds),)
         for mode in args.mode:
             for suite in args.suite:
                 names = [t.name for t in tables.load().values() if t.suite == suite]
                 for budget, count, seeds in plan:
-                    play_suite(key, names[:count], suite, seeds, budget, mode)
+                    play_suite(key, names[:count], seeds, budget, mode, args.out)
 
 
 if __name__ == "__main__":
