@@ -41,3 +41,15 @@ class StudyFinished(FreezeThawError):  # noqa: N818 - an end, not a mistake
 
 class AllPending(FreezeThawError):  # noqa: N818 - a state, not a mistake
     """Everything that could be advanced is being advanced already; ask again after the next tell."""
+
+
+class StoreError(FreezeThawError, RuntimeError):
+    """A store cannot be opened, read or written; the message says why and what to do. Passwords are masked in it."""
+
+
+class LeaseLost(StoreError):  # noqa: N818 - what happened, not a mistake
+    """A write under a lease that is no longer held: another worker took the run over. Nothing was recorded."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint cannot be saved, or none that can be trusted is there; the message says what was found."""

@@ -1,0 +1,101 @@
+"""A real PostgreSQL server in a temporary folder, on loopback, for tests and benchmarks. It goes with the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+USER = "freezethaw"
+
+
+def binaries() -> Path | None:
+    """The folder of the newest PostgreSQL server on this machine; None where there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).resolve(), *found] if on_path else found
+    servers = [path.parent for path in found if (path.parent / "postgres").exists()]
+    return servers[-1] if servers else None
+
+
+@contextlib.contextmanager
+def postgresql(fsync: bool = True) -> Iterator[str]:
+    """Start a server; gives the URL of its first database."""
+    place = binaries()
+    if place is None:
+        raise RuntimeError("no PostgreSQL server on this machine: apt-get install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="freezethaw-pg-"))
+    password, port = secrets.token_hex(16), _free_port()
+    try:
+        data, words = folder / "data", folder / "words"
+        words.write_text(password)
+        if os.getuid() == 0:  # the server refuses to run as root
+            shutil.chown(folder, "postgres")
+            shutil.chown(words, "postgres")
+        login = ["-A", "scram-sha-256", "-U", USER, f"--pwfile={words}"]
+        initdb = [place / "initdb", "-D", data, *login, "-E", "UTF8", "--locale=C", "--no-sync"]
+        subprocess.run([*_as_user(), *initdb], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": folder}
+        settings |= {
+            "max_connections": 200,
+            "fsync": "on" if fsync else "off",
+            "full_page_writes": "on" if fsync else "off",
+        }
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        with (folder / "log").open("wb") as log:
+            command = [*_as_user(), place / "postgres", "-D", data, *options]
+            server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        try:
+            url = f"postgresql+psycopg://{USER}:{password}@127.0.0.1:{port}/postgres"
+            _wait(url, server, folder / "log")
+            yield url
+        finally:
+            server.send_signal(signal.SIGQUIT)  # at once: nothing in it is wanted any more
+            server.wait(timeout=60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _as_user() -> list[str]:
+    """Become the server's own user where we are root; die with the process that started it."""
+    if not shutil.which("setpriv"):
+        return []
+    user = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
+    return ["setpriv", *user, "--pdeathsig", "QUIT", "--"]
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    import psycopg
+
+    for _ in range(600):
+        if server.poll() is not None:
+            raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}")
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(url.replace("+psycopg", "")).close()
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"PostgreSQL did not answer within a minute:\n{log.read_text()}")
+
+
+def fresh_database(url: str) -> str:
+    """Create a database of its own on the server; gives its URL."""
+    import psycopg
+
+    name = f"t{secrets.token_hex(6)}"
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    return url.rpartition("/")[0] + f"/{name}"

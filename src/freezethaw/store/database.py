@@ -1,0 +1,178 @@
+"""Connections and transactions: SQLite in a file, or a PostgreSQL server.
+
+Reading is one consistent view; writing is one transaction that holds the write lock from its beginning. SQLite runs
+with a write-ahead log and `synchronous=FULL`: a commit that returned is on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, text
+from sqlalchemy.engine import URL
+
+from freezethaw.errors import StoreError
+from freezethaw.store import urls
+from freezethaw.store.filesystem import require_local
+
+READING = "freezethaw_reading"
+CREATING = 0x66726565_7A65  # "freeze"
+
+
+class Database:
+    """An engine that knows how to begin. Safe to carry through a fork: a child opens connections of its own."""
+
+    def __init__(self, url: str, wait: float) -> None:
+        self.url = urls.parse(url)
+        self.wait = wait
+        self.sqlite = self.url.drivername == "sqlite"
+        if self.sqlite:
+            file = urls.sqlite_file(self.url)
+            _check_file(file)
+            self.url = self.url.set(database=str(file))
+        self.engine = _sqlite_engine(self.url, wait) if self.sqlite else _postgresql_engine(self.url, wait)
+        self._pid = os.getpid()
+        weakref.finalize(self, _dispose, self.engine, self._pid)
+
+    @property
+    def shown(self) -> str:
+        """The URL with its password masked."""
+        return urls.shown(self.url)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction that holds the write lock; committed at the end, rolled back on an error."""
+        with self._translated(), self._engine().begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent view."""
+        with self._translated(), self._engine().connect() as connection:
+            options: dict[str, Any] = {READING: True}
+            if not self.sqlite:
+                options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            yield connection.execution_options(**options)
+
+    def lock_names(self, connection: Connection) -> None:
+        """Let one transaction at a time create tables or studies. SQLite's write lock does so anyway."""
+        if not self.sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": CREATING})
+
+    def use_write_ahead_log(self) -> None:
+        """Set SQLite's journal mode, which the file remembers; it cannot be changed within a transaction."""
+        with self._translated(), contextlib.closing(self._engine().raw_connection()) as connection:
+            deadline = time.monotonic() + self.wait
+            while True:
+                try:
+                    mode = connection.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
+                    break
+                except sqlite3.OperationalError as error:  # this one statement does not wait for others by itself
+                    if "locked" not in str(error) or time.monotonic() > deadline:
+                        raise StoreError(self._explained(error)) from error
+                    time.sleep(0.05)
+        if mode != "wal":
+            raise StoreError(f"the store {self.shown} cannot have a write-ahead log (its journal mode is {mode})")
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine().dispose()
+
+    def _engine(self) -> Engine:
+        if self._pid != os.getpid():
+            self.engine.dispose(close=False)
+            self._pid = os.getpid()
+        return self.engine
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.SQLAlchemyError as error:
+            raise StoreError(self._explained(error)) from error
+
+    def _explained(self, error: Exception) -> str:
+        cause = urls.scrubbed(str(getattr(error, "orig", None) or error).strip(), self.url)
+        return f"the store {self.shown} {_reason(cause, self.wait)}"
+
+
+def _dispose(engine: Engine, pid: int) -> None:
+    engine.dispose(close=pid == os.getpid())  # a forked child must not close what is its parent's
+
+
+# What a driver's message means and what to do about it.
+CAUSES = (
+    (
+        "database is locked",
+        "is locked by another process and stayed so for {wait:g} s: is a backup or another tool at it?",
+    ),
+    ("readonly database", "cannot be written: the file or its folder is read-only"),
+    ("database or disk is full", "cannot be written: the disk is full. Nothing recorded is lost; free room and go on"),
+    ("disk I/O error", "cannot be read or written: the disk reports an error, or is full"),
+    ("file is not a database", "is no SQLite database: give the file another name"),
+    ("malformed", "is damaged: the file was changed by something other than SQLite. Restore a copy"),
+    ("unable to open database file", "cannot be opened: the folder is missing or not accessible"),
+    ("password authentication failed", "refuses the password"),
+    ("no password supplied", "asks for a password: put it into the URL or into ~/.pgpass"),
+    ("does not exist", "has no such database or role: create it first"),
+    ("Connection refused", "is not reachable: is the server running at this address?"),
+    ("resolve host", "is not reachable: its host name is not known"),
+    ("timeout expired", "is not reachable: no answer within the time allowed"),
+    ("No such file or directory", "is not reachable: no server listens there"),
+)
+
+
+def _reason(cause: str, wait: float) -> str:
+    for sign, meaning in CAUSES:
+        if sign in cause:
+            return f"{meaning.format(wait=wait)} ({cause})"
+    return f"failed: {cause}"
+
+
+def _check_file(file: Path) -> None:
+    """Say plainly what is wrong with a place before SQLite says it obscurely."""
+    if not file.parent.is_dir():
+        raise StoreError(f"the folder {file.parent} of the store does not exist: create it first")
+    if file.is_dir():
+        raise StoreError(f"{file} is a folder; name a file in it, such as {file / 'study.db'}")
+    require_local(file)
+
+
+def _sqlite_engine(url: URL, wait: float) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": wait, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        reading = connection.get_execution_options().get(READING)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgresql_engine(url: URL, wait: float) -> Engine:
+    try:
+        return create_engine(
+            url,
+            pool_pre_ping=True,  # a server that was restarted is found again
+            connect_args={
+                "connect_timeout": max(1, int(min(wait, 30))),
+                "options": f"-c lock_timeout={int(1000 * wait)}",
+            },
+        )
+    except ModuleNotFoundError:
+        raise StoreError("PostgreSQL needs psycopg: pip install 'freezethaw[postgresql]'") from None

@@ -1,0 +1,77 @@
+"""What a study is, and what may change about it when it is continued: pure functions over definitions.
+
+A definition is a plain dict: `space` (as `Space.to_dict` gives it), `max_epochs`, `direction`, `seed`, `policy`,
+`model`, `candidates`, `budget`, `finish_best`. Every version is kept, and a decision names the one it was taken under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from freezethaw.errors import StudyError
+from freezethaw.space import Space
+from freezethaw.store import documents
+from freezethaw.store.records import Definition
+
+REQUIRED = ("space", "max_epochs", "direction")
+FIXED = ("direction", "seed")  # another one would be another study
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """What continues: the definition to go on with, and in words how it differs from the one before."""
+
+    definition: Definition
+    difference: str
+
+    def __bool__(self) -> bool:
+        return bool(self.difference)
+
+
+def checked(definition: Definition) -> dict[str, Any]:
+    """A definition as plain JSON gives it back, or what is wrong with it."""
+    missing = [key for key in REQUIRED if key not in definition]
+    if missing:
+        raise StudyError(f"the definition of a study lacks {', '.join(missing)}")
+    most = definition["max_epochs"]
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise StudyError(f"max_epochs must be a positive whole number, not {most!r}")
+    plain: dict[str, Any] = documents.load(documents.dump(dict(definition)))
+    return plain
+
+
+def amend(old: Definition, new: Definition, name: str) -> Amendment:
+    """Continue `old` as `new` wishes; raises StudyError, with the difference, where that would be another study."""
+    old, new = checked(old), checked(new)
+    for key in FIXED:
+        if old.get(key) != new.get(key):
+            raise _refused(name, f"its {key} is {old.get(key)!r}, not {new.get(key)!r}")
+    if new["max_epochs"] < old["max_epochs"]:
+        raise _refused(name, f"max_epochs may grow but not shrink from {old['max_epochs']} to {new['max_epochs']}")
+    space = Space.from_dict(old["space"]).difference(Space.from_dict(new["space"]))
+    if space.added or space.removed:
+        raise _refused(name, f"its space has other parameters ({space})")
+    changed = [f"space: {text}" for text in space.changed]
+    changed += [_told(key, old, new) for key in _others(old, new) if old.get(key) != new.get(key)]
+    return Amendment(new, "; ".join(changed))
+
+
+def _others(old: Definition, new: Definition) -> Iterable[str]:
+    return (key for key in dict.fromkeys([*old, *new]) if key not in ("space", *FIXED))
+
+
+def _told(key: str, old: Definition, new: Definition) -> str:
+    before, after = old.get(key), new.get(key)
+    if key == "candidates":
+        return f"candidates: {_count(before)} to {_count(after)}"
+    return f"{key}: {before!r} to {after!r}"
+
+
+def _count(candidates: Any) -> str:
+    return "anywhere in the space" if candidates is None else f"a list of {len(candidates)}"
+
+
+def _refused(name: str, difference: str) -> StudyError:
+    return StudyError(f"the study {name!r} in this store is another one: {difference}. Choose another name")

@@ -1,0 +1,356 @@
+"""A store of studies, and one study in it. Each method is one transaction; everything it writes appears together."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Config
+from freezethaw.store import (
+    checkpoints,
+    deciding,
+    definitions,
+    documents,
+    events,
+    heads,
+    history,
+    leases,
+    loading,
+    recording,
+    sampler,
+    wishes,
+)
+from freezethaw.store.database import Database
+from freezethaw.store.heads import Head
+from freezethaw.store.leases import Watcher
+from freezethaw.store.processes import Process
+from freezethaw.store.records import (
+    Closing,
+    Committed,
+    Definition,
+    Event,
+    Lease,
+    LeaseState,
+    NewCheckpoint,
+    Proposal,
+    Recorded,
+    Report,
+    Snapshot,
+    StoredCheckpoint,
+    StoredDecision,
+    StudyInfo,
+)
+from freezethaw.store.schema import prepare
+from freezethaw.store.tables import DECISIONS, runs
+from freezethaw.store.tables import definitions as definition_table
+from freezethaw.store.tables import studies as study_table
+
+WAIT_SECONDS = 60.0
+LONGEST_NAME = 200
+
+
+class Store:
+    """Studies in a SQLite file or on a PostgreSQL server. `wait`: seconds to wait for a lock before giving up."""
+
+    def __init__(self, url: str, wait: float = WAIT_SECONDS) -> None:
+        self._database = Database(url, wait)
+        try:
+            prepare(self._database)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where it is, with the password masked."""
+        return self._database.shown
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back. Leases stay as they are."""
+        self._database.close()
+
+    def create_or_open(self, name: str, definition: Definition) -> StoredStudy:
+        """The study of this name: created, or continued as far as the definition is of the same study."""
+        checked, name = definitions.checked(definition), _checked_name(name)
+        with self._database.writing() as connection:
+            found = _find(connection, name)
+            if found is None:
+                self._database.lock_names(connection)
+                found = _find(connection, name)  # another process may have been quicker
+            if found is None:
+                found = _create(connection, name, checked)
+            else:
+                _amend(connection, found[0], name, checked)
+        return StoredStudy(self._database, name, *found)
+
+    def open(self, name: str) -> StoredStudy:
+        """A study that exists."""
+        with self._database.reading() as connection:
+            found = _find(connection, _checked_name(name))
+            if found is None:
+                query = select(study_table.c.name).order_by(study_table.c.id).limit(20)
+                names = ", ".join(repr(row.name) for row in connection.execute(query))
+                raise StudyError(f"there is no study {name!r} in {self.url}; it has {names or 'none'}")
+        return StoredStudy(self._database, name, *found)
+
+    def studies(self) -> tuple[StudyInfo, ...]:
+        """All studies, oldest first."""
+        trained = select(runs.c.study, func.sum(runs.c.epochs).label("epochs")).group_by(runs.c.study).subquery()
+        query = select(study_table, trained.c.epochs).outerjoin(trained, trained.c.study == study_table.c.id)
+        with self._database.reading() as connection:
+            return tuple(
+                StudyInfo(row.name, row.runs, int(row.epochs or 0), row.decisions, row.created)
+                for row in connection.execute(query.order_by(study_table.c.id))
+            )
+
+    def delete(self, name: str) -> None:
+        """Delete a study with everything in it but the files of its checkpoints. Its workers can write no more."""
+        with self._database.writing() as connection:
+            found = _find(connection, _checked_name(name))
+            if found is None:
+                raise StudyError(f"there is no study {name!r} in {self.url}")
+            heads.lock(connection, found[0])
+            connection.execute(delete(study_table).where(study_table.c.id == found[0]))
+
+
+class StoredStudy:
+    """One study in a store."""
+
+    def __init__(self, database: Database, name: str, number: int, uid: str) -> None:
+        self._database, self._study = database, number
+        self.name, self.uid = name, uid
+        self._memory = sampler.SamplerMemory()
+
+    def __repr__(self) -> str:
+        return f"StoredStudy({self.name!r} in {self._database.shown!r})"
+
+    # Reading.
+
+    def load(self, known: Snapshot | None = None, at: int | None = None) -> Snapshot:
+        """Everything a decider needs. `known`: read only what changed since; `at`: as it was at an earlier change."""
+        with self._database.reading() as connection:
+            if at is not None:
+                return history.load(connection, self._study, at)
+            return loading.load(connection, self._study, known)
+
+    def definition(self, version: int) -> Definition:
+        """One version of the definition."""
+        with self._database.reading() as connection:
+            return loading.read(connection, self._study, version)
+
+    def decision(self, number: int) -> StoredDecision:
+        """One decision with its basket, and the change that the decider had seen: `load(at=decision.basis)`."""
+        with self._database.reading() as connection:
+            return deciding.read(connection, self._study, number)
+
+    def sampler_state(self, before: int | None = None) -> Any:
+        """The newest sampler state, or the one that decision `before` started from; None before the first."""
+        with self._database.reading() as connection:
+            return sampler.read(connection, self._study, before)
+
+    def metrics(self, run: int) -> tuple[Mapping[str, Any], ...]:
+        """Other metrics of a run, one dict for each epoch."""
+        with self._database.reading() as connection:
+            return loading.metrics(connection, self._study, run)
+
+    def checkpoints(self, run: int | None = None) -> tuple[StoredCheckpoint, ...]:
+        """Checkpoints that are kept, oldest first."""
+        with self._database.reading() as connection:
+            return checkpoints.kept(connection, self._study, run)
+
+    def events(self, after: int = 0, most: int = 1000) -> tuple[Event, ...]:
+        """Events with a number greater than `after`, oldest first."""
+        with self._database.reading() as connection:
+            return events.listed(connection, self._study, after, most)
+
+    def leases(self) -> tuple[LeaseState, ...]:
+        """Leases that are held, and those of pending decisions that nobody holds."""
+        with self._database.reading() as connection:
+            return leases.states(connection, self._study)
+
+    # Leases.
+
+    def permission(self, watcher: Watcher) -> Lease | None:
+        """The lease to decide, if it can be had now; else None: ask again, with the same watcher."""
+        with self._database.reading() as connection:
+            seen = leases.states(connection, self._study, DECISIONS)
+        if not seen:
+            raise StudyError("the study was deleted")
+        return self._take(seen[0], watcher)
+
+    def take_over(self, watcher: Watcher) -> Committed | None:
+        """A pending decision whose worker is gone, with a new lease to carry it out; None where there is none."""
+        for seen in self.leases():
+            lease = None if seen.run == DECISIONS or not seen.decision else self._take(seen, watcher)
+            if lease is not None:
+                return Committed(self.decision(lease.decision).decision, lease)
+        return None
+
+    def _take(self, seen: LeaseState, watcher: Watcher) -> Lease | None:
+        if not watcher.may_take(self.uid, seen):
+            return None
+        with self._database.writing() as connection:
+            return leases.take(connection, self._study, seen, watcher.here)
+
+    def beat(self, lease: Lease) -> None:
+        """Show that the holder lives. Raises LeaseLost."""
+        with self._database.writing() as connection:
+            leases.beat(connection, self._study, lease)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back. A decision that is not closed stays pending, for anybody to take over at once."""
+        with self._database.writing() as connection:
+            leases.release(connection, self._study, lease)
+
+    # Deciding.
+
+    def commit(
+        self, permit: Lease, proposal: Proposal, basis: int, sampler_state: Any = None, keep_permit: bool = False
+    ) -> Committed:
+        """Commit a decision, the lease of its run (for this process) and the sampler state after it, together.
+
+        `permit` is the lease to decide, given back by this unless `keep_permit`; `basis` is the change of the snapshot
+        that was decided on. Raises LeaseLost where another process decides by now: load again and ask for permission.
+        """
+        base = None
+        with self._changing() as (connection, head):
+            committed = deciding.commit(connection, head, permit, proposal, basis, Process.current())
+            if sampler_state is not None:
+                newest = sampler.newest(connection, self._study)
+                base, text = self._memory.row(head.decisions, sampler_state, newest)
+                sampler.write(connection, self._study, head.decisions, base, text)
+            if not keep_permit:
+                leases.release(connection, self._study, permit)
+        if sampler_state is not None:
+            self._memory.keep(committed.decision.number, sampler_state, base)
+        return committed
+
+    # Training.
+
+    def record(
+        self,
+        lease: Lease,
+        report: Report | None = None,
+        checkpoint: NewCheckpoint | None = None,
+        close: Closing | None = None,
+    ) -> Recorded:
+        """Record losses, the checkpoint that belongs to them, and the end of the decision, together.
+
+        `close`: "told" (what was granted but not trained is given back), "diverged", "interrupted", "out_of_memory" or
+        "failed"; None while training goes on. Raises LeaseLost, or TellError; then nothing is recorded.
+        """
+        with self._changing() as (connection, head):
+            return recording.record(connection, head, lease, report, checkpoint, close)
+
+    def add_run(
+        self, config: Config, losses: Sequence[float], seconds: Sequence[float] = (), diverged: bool = False
+    ) -> int:
+        """A curve from elsewhere, as evidence; returns the number of its run."""
+        with self._changing() as (connection, head):
+            report = Report(1, tuple(losses), tuple(seconds))
+            return recording.add_run(connection, head, config, report, diverged)
+
+    def drop_checkpoints(
+        self, numbers: Iterable[int], why: str, holder: Lease | None = None
+    ) -> tuple[StoredCheckpoint, ...]:
+        """Mark checkpoints as replaced, evicted or damaged; remove the files of those returned, and only then.
+
+        Those of runs under a lease stay, unless `holder` is that lease.
+        """
+        with self._changing() as (connection, head):
+            if holder is not None:
+                leases.beat(connection, self._study, holder)
+            return checkpoints.drop(connection, head, numbers, why, holder.run if holder else None)
+
+    # Wishes and events.
+
+    def enqueue(self, config: Config, to_epoch: int = 1) -> int:
+        """Wish that a configuration be started; returns the wish's number."""
+        with self._changing() as (connection, head):
+            return wishes.add(connection, head, None, config, to_epoch)
+
+    def thaw(self, run: int, to_epoch: int) -> int:
+        """Wish that a run be thawed; returns the wish's number."""
+        with self._changing() as (connection, head):
+            return wishes.add(connection, head, run, None, to_epoch)
+
+    def drop_wish(self, number: int) -> None:
+        """Take a wish from the queue that cannot be fulfilled."""
+        with self._changing() as (connection, head):
+            wishes.close(connection, head, number)
+
+    def add_event(
+        self,
+        kind: str,
+        text: str,
+        run: int | None = None,
+        epoch: int | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write an event."""
+        with self._changing() as (connection, head):
+            events.add(connection, head, documents.printable(kind), text, run, epoch, details)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[tuple[Connection, Head]]:
+        with self._database.writing() as connection:
+            head = heads.lock(connection, self._study)
+            yield connection, head
+            heads.advance(connection, head)
+
+
+def _checked_name(name: object) -> str:
+    """Any text may name a study; only what a database cannot hold is refused."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or documents.printable(name) != name:
+        raise StudyError(f"a study's name is a text of 1 to {LONGEST_NAME} characters, not {name!r}")
+    return name
+
+
+def _find(connection: Connection, name: str) -> tuple[int, str] | None:
+    row = connection.execute(
+        select(study_table.c.id, study_table.c.uid).where(study_table.c.name == name)
+    ).one_or_none()
+    return None if row is None else (row.id, row.uid)
+
+
+def _create(connection: Connection, name: str, definition: Mapping[str, Any]) -> tuple[int, str]:
+    uid = uuid.uuid4().hex
+    counters = dict.fromkeys(("change", "runs", "decisions", "wishes", "checkpoints"), 0)
+    row = {"uid": uid, "name": name, "definition": 1, "max_epochs": definition["max_epochs"], "created": events.now()}
+    connection.execute(insert(study_table).values(row | counters))
+    number = connection.execute(select(study_table.c.id).where(study_table.c.uid == uid)).scalar_one()
+    document = {"study": number, "version": 1, "change": 0, "document": documents.dump(dict(definition))}
+    connection.execute(insert(definition_table).values(**document, difference=""))
+    leases.first(connection, number)
+    return number, uid
+
+
+def _amend(connection: Connection, study: int, name: str, definition: Mapping[str, Any]) -> None:
+    head = heads.lock(connection, study)
+    amendment = definitions.amend(loading.read(connection, study, head.definition), definition, name)
+    if not amendment:
+        return
+    head.definition += 1
+    head.max_epochs = definition["max_epochs"]
+    text = documents.dump(dict(amendment.definition))
+    difference = documents.printable(amendment.difference)
+    row = {"study": study, "version": head.definition, "change": head.change, "document": text}
+    connection.execute(insert(definition_table).values(**row, difference=difference))
+    grown = (runs.c.study == study, runs.c.state == "finished", ~runs.c.added, runs.c.epochs < head.max_epochs)
+    connection.execute(update(runs).where(*grown).values(state="frozen", change=head.change))
+    events.add(connection, head, "definition changed", f"the study was continued with changes: {difference}")
+    heads.advance(connection, head)
