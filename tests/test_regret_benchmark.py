@@ -288,3 +288,24 @@ def test_the_ablation_pairs_each_line_with_the_one_above():
     lines = ablation.summarise(found, "taskset", "candidates")
     assert [entry["mean"]["100"] for entry in lines.values()] == pytest.approx([0.9, 0.6, 0.4, 0.3])
     assert [entry["gain"].get("100", {}).get("difference") for entry in lines.values()] == [None, 0.3, 0.2, 0.1]
+
+
+def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
+    pytest.importorskip("optuna")
+    from benchmarks.rivals import of_optuna
+
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(2, size=30), rng.random(30) * 0.9 + 0.05, 10 ** rng.uniform(-6, -1, 30)])
+    rows[rows[:, 0] == 0, 1] = np.nan
+    space, configs = spaces.arlbench(NAMES[:3], LABELS, rows)
+    table = tables.Table(
+        "arlbench/up", rows, Geometry.plain(3), rng.random((30, 1, 9)), space=space, configs=tuple(configs)
+    )
+    played = []
+    for seed in (0, 0, 1):
+        seat = Seat(Game(table, seed, 60), "free")
+        with pytest.raises(Over):
+            of_optuna.tpe_hyperband(seat)
+        assert seat.game.spent == 60
+        played.append(seat.game.done.tolist())
+    assert played[0] == played[1] != played[2]

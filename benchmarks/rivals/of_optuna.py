@@ -53,8 +53,9 @@ def gp_median(seat: Seat) -> None:
 
 
 def _prune(seat: Seat, pruner: optuna.pruners.BasePruner) -> None:
-    # The number of the study enters Hyperband's brackets by its name, so a name makes the game repeatable.
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seat.seed), pruner=pruner, study_name="game")
+    # Hyperband draws its brackets by the study's name: one from the seed makes the game repeatable, and no two alike.
+    sampler, name = optuna.samplers.TPESampler(seed=seat.seed), f"game {seat.seed}"
+    study = optuna.create_study(sampler=sampler, pruner=pruner, study_name=name)
     while True:
         trial = study.ask()
         loss, finished = _train_until_pruned(seat, trial, seat.row(_suggest(trial, seat.space)))
