@@ -7,7 +7,9 @@ with a write-ahead log and `synchronous=FULL`: a commit that returned is on the 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import random
 import sqlite3
 import time
 import weakref
@@ -23,6 +25,8 @@ from freezethaw.store import urls
 from freezethaw.store.filesystem import require_local
 
 READING = "freezethaw_reading"
+IDLE_SECONDS = 1.0  # after which a connection to a server is looked at before it is used
+FIRST_PAUSE, LONGEST_PAUSE, SHORTEST_PAUSE = 0.005, 0.2, 0.01  # seconds between two attempts to take the write lock
 CREATING = 0x66726565_7A65  # "freeze"
 
 
@@ -159,16 +163,42 @@ def _sqlite_engine(url: URL, wait: float) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         reading = connection.get_execution_options().get(READING)
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+        if reading:
+            connection.exec_driver_sql("BEGIN")
+        else:
+            begin_fairly(connection.connection.cursor(), wait)
 
     return engine
 
 
+def begin_fairly(cursor: Any, wait: float) -> None:
+    """Take SQLite's write lock, with a chance that grows with the time waited.
+
+    SQLite's own way of waiting sleeps longer and longer, so who comes late goes first: with 64 writers some wait for
+    many seconds. We ask again after a random pause; the longest pause grows quickly at first, so that a short wait
+    stays short, and then shrinks as we wait, so that nobody is left behind.
+    """
+    began, longest = time.monotonic(), FIRST_PAUSE
+    cursor.execute("PRAGMA busy_timeout=0")
+    try:
+        while True:
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                waited = time.monotonic() - began
+                if "locked" not in str(error) or waited > wait:
+                    raise
+            longest = max(SHORTEST_PAUSE, min(2 * longest, LONGEST_PAUSE / (1.0 + waited)))
+            time.sleep(random.uniform(0.0, longest))  # noqa: S311 - no secret
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout={int(1000 * wait)}")
+
+
 def _postgresql_engine(url: URL, wait: float) -> Engine:
     try:
-        return create_engine(
+        engine = create_engine(
             url,
-            pool_pre_ping=True,  # a server that was restarted is found again
             connect_args={
                 "connect_timeout": max(1, int(min(wait, 30))),
                 "options": f"-c lock_timeout={int(1000 * wait)}",
@@ -176,3 +206,18 @@ def _postgresql_engine(url: URL, wait: float) -> Engine:
         )
     except ModuleNotFoundError:
         raise StoreError("PostgreSQL needs psycopg: pip install 'freezethaw[postgresql]'") from None
+
+    @event.listens_for(engine, "checkin")
+    def _remember(_connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _check(connection: Any, record: Any, _proxy: Any) -> None:
+        """Look whether a connection that lay idle still lives: a server that was restarted is found again."""
+        if time.monotonic() - record.info.get("used", math.inf) > IDLE_SECONDS:
+            try:
+                engine.dialect.do_ping(connection)
+            except Exception:
+                raise exc.DisconnectionError from None
+
+    return engine

@@ -12,15 +12,12 @@ from freezethaw.records import Decision, Kind
 from freezethaw.store import documents, heads, leases, wishes
 from freezethaw.store.heads import Head
 from freezethaw.store.processes import Process
-from freezethaw.store.records import Committed, Lease, Proposal, StoredDecision
+from freezethaw.store.records import Committed, Proposal, StoredDecision
 from freezethaw.store.tables import decisions, runs
 
 
-def commit(
-    connection: Connection, head: Head, permit: Lease, proposal: Proposal, basis: int, here: Process
-) -> Committed:
-    """Write a decision under the decision lease `permit`."""
-    leases.beat(connection, head.study, permit)
+def commit(connection: Connection, head: Head, proposal: Proposal, basis: int, here: Process) -> Committed:
+    """Write a decision; the lease to decide has been checked."""
     if not proposal.reason:
         raise StudyError("a decision needs a reason")
     run, config, epoch = _advanced_run(connection, head, proposal)

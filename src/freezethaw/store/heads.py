@@ -1,4 +1,7 @@
-"""The row of a study: locked first by every write, so that writes to one study happen one after the other."""
+"""The row of a study: locked by every write, so that writes to one study happen one after the other.
+
+A write that shows a lease locks the row of the lease first and that of the study after it, always in this order.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ class Head:
     checkpoints: int
 
 
-_COLUMNS = ("change", "definition", "max_epochs", "runs", "decisions", "wishes", "checkpoints")
-_READ = select(*(studies.c[name] for name in _COLUMNS)).where(studies.c.id == bindparam("id"))
+_NAMES = ("change", "definition", "max_epochs", "runs", "decisions", "wishes", "checkpoints")
+_READ = select(*(studies.c[name] for name in _NAMES)).where(studies.c.id == bindparam("id"))
 _LOCK = _READ.with_for_update()
 _WRITE = (
     update(studies)
-    .where(studies.c.id == bindparam("study"))
-    .values({name: bindparam(f"new_{name}") for name in _COLUMNS})
+    .where(studies.c.id == bindparam("of_study"))
+    .values({name: bindparam(f"new_{name}") for name in _NAMES})
 )
 
 
@@ -53,4 +56,4 @@ def read(connection: Connection, study: int) -> Head:
 
 def advance(connection: Connection, head: Head) -> None:
     """Write the counters: the last thing of a transaction."""
-    connection.execute(_WRITE, {"study": head.study, **{f"new_{name}": getattr(head, name) for name in _COLUMNS}})
+    connection.execute(_WRITE, {"of_study": head.study, **{f"new_{name}": getattr(head, name) for name in _NAMES}})

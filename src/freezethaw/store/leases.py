@@ -82,7 +82,6 @@ def states(connection: Connection, study: int, run: int | None = None) -> tuple[
 
 def take(connection: Connection, study: int, seen: LeaseState, here: Process) -> Lease | None:
     """Take a lease over with the next token; None if its holder moved meanwhile, or another was quicker."""
-    head = heads.lock(connection, study) if seen.held else None
     row = {"token": seen.token + 1, "held": True, **_fields(seen.decision, here)}
     same = (leases.c.token == seen.token, leases.c.beat == seen.beat, leases.c.held == seen.held)
     found = connection.execute(
@@ -90,12 +89,18 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
     )
     if found.rowcount == 0:
         return None
-    if head is not None:
+    if seen.held:
+        head = heads.lock(connection, study)
         what = "the lease to decide" if seen.run == DECISIONS else f"the lease of run {seen.run}"
         text = f"{what} was taken over from {seen.holder}, which is dead or silent"
         events.add(connection, head, "lease taken over", text, seen.run or None, details={"token": seen.token + 1})
         heads.advance(connection, head)
     return Lease(seen.run, seen.token + 1, seen.decision)
+
+
+def lock_all(connection: Connection, study: int) -> None:
+    """Lock the rows of all leases, to delete them without a deadlock."""
+    connection.execute(select(leases.c.run).where(leases.c.study == study).order_by(leases.c.run).with_for_update())
 
 
 _MINE = (

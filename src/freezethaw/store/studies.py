@@ -123,6 +123,7 @@ class Store:
             found = _find(connection, _checked_name(name))
             if found is None:
                 raise StudyError(f"there is no study {name!r} in {self.url}")
+            leases.lock_all(connection, found[0])
             heads.lock(connection, found[0])
             connection.execute(delete(study_table).where(study_table.c.id == found[0]))
 
@@ -227,8 +228,8 @@ class StoredStudy:
         that was decided on. Raises LeaseLost where another process decides by now: load again and ask for permission.
         """
         base = None
-        with self._changing() as (connection, head):
-            committed = deciding.commit(connection, head, permit, proposal, basis, Process.current())
+        with self._changing(permit) as (connection, head):
+            committed = deciding.commit(connection, head, proposal, basis, Process.current())
             if sampler_state is not None:
                 newest = sampler.newest(connection, self._study)
                 base, text = self._memory.row(head.decisions, sampler_state, newest)
@@ -253,8 +254,8 @@ class StoredStudy:
         `close`: "told" (what was granted but not trained is given back), "diverged", "interrupted", "out_of_memory" or
         "failed"; None while training goes on. Raises LeaseLost, or TellError; then nothing is recorded.
         """
-        with self._changing() as (connection, head):
-            return recording.record(connection, head, lease, report, checkpoint, close)
+        with self._database.writing() as connection:
+            return recording.record(connection, self._study, lease, report, checkpoint, close)
 
     def add_run(
         self, config: Config, losses: Sequence[float], seconds: Sequence[float] = (), diverged: bool = False
@@ -271,9 +272,7 @@ class StoredStudy:
 
         Those of runs under a lease stay, unless `holder` is that lease.
         """
-        with self._changing() as (connection, head):
-            if holder is not None:
-                leases.beat(connection, self._study, holder)
+        with self._changing(holder) as (connection, head):
             return checkpoints.drop(connection, head, numbers, why, holder.run if holder else None)
 
     # Wishes and events.
@@ -306,8 +305,11 @@ class StoredStudy:
             events.add(connection, head, documents.printable(kind), text, run, epoch, details)
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, Head]]:
+    def _changing(self, lease: Lease | None = None) -> Iterator[tuple[Connection, Head]]:
+        """One transaction that changes the study, under a lease if one is needed."""
         with self._database.writing() as connection:
+            if lease is not None:
+                leases.beat(connection, self._study, lease)
             head = heads.lock(connection, self._study)
             yield connection, head
             heads.advance(connection, head)
