@@ -1,13 +1,16 @@
-"""Checkpoints on disk: written beside, synced, renamed, so that a half-written one is never seen."""
+"""Checkpoints of a study that is kept in memory: one folder for each run, which goes with the process.
+
+A study in a store has a `keeper` instead, which records and verifies them.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from freezethaw.errors import StudyError
+from freezethaw.runtime.places import LocalPlace
 from freezethaw.trainers.protocol import Save
 
 
@@ -22,17 +25,9 @@ class CheckpointFolder:
     def save(self, run: int, epoch: int, save: Save) -> Path:
         """Let the user's function write into a fresh folder, then make it the run's checkpoint."""
         home = self.folder / f"run-{run}"
-        home.mkdir(exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
-        try:
-            save(beside)
-            _sync(beside)
-        except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
-            raise
         place = home / f"epoch-{epoch}"
         shutil.rmtree(place, ignore_errors=True)
-        beside.rename(place)
+        LocalPlace(self.folder).write(f"run-{run}/epoch-{epoch}", save)
         for old in home.glob("epoch-*"):
             if old != place:
                 shutil.rmtree(old)
@@ -53,10 +48,3 @@ class CheckpointFolder:
         """Remove the folder if it was a temporary one."""
         if self._temporary:
             self._temporary.cleanup()
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())

@@ -1,0 +1,130 @@
+"""Checkpoints of a study in a store: saved whole, recorded with their losses, verified before they are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from freezethaw.errors import CheckpointError
+from freezethaw.runtime.eviction import to_evict
+from freezethaw.runtime.places import place_at
+from freezethaw.store import Lease, NewCheckpoint, StoredCheckpoint, StoredStudy
+from freezethaw.trainers.protocol import Save
+
+GB = 1_000_000_000
+NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
+LATEST = 2  # of a run, that are kept: the last one, and one to fall back on
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A verified copy of a checkpoint."""
+
+    folder: Path
+    epoch: int
+
+
+class CheckpointKeeper:
+    """Writes, verifies, evicts. Only the holder of a run's lease writes or cleans in that run's folder."""
+
+    def __init__(self, study: StoredStudy, folder: Path | str, gb: float | None = None) -> None:
+        self._study, self._place = study, place_at(folder)
+        self._allowed = None if gb is None else int(gb * GB)
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
+        self._open: set[str] = set()  # copies that are in use
+        self._home = f"{readable or 'study'}-{study.uid[:16]}"
+
+    def save(self, lease: Lease, epoch: int, save: Save) -> NewCheckpoint:
+        """Write a checkpoint; it counts once it is given to `StoredStudy.record` together with its losses.
+
+        Raises CheckpointError where the disk does not take it; then nothing is left behind, and older ones stay.
+        """
+        name = f"{self._of_run(lease.run)}/epoch-{epoch}-{lease.token}-{secrets.token_hex(4)}"
+        try:
+            found = self._place.write(name, save)
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint of run {lease.run} at epoch {epoch} could not be saved: {error}. Earlier ones stay; "
+                "free room, or lower the disk budget (gb)"
+            ) from error
+        if not found.bytes:
+            self._place.remove(name)
+            raise CheckpointError(f"the checkpoint of run {lease.run} at epoch {epoch} is empty: save wrote no file")
+        return NewCheckpoint(epoch, name, found.sha256, found.bytes)
+
+    @contextlib.contextmanager
+    def load(self, lease: Lease) -> Iterator[Loaded | None]:
+        """A verified copy of the newest good checkpoint of a run, while the context lasts; None where there is none.
+
+        One that is damaged, missing or of another run is marked so, with an event, and never given out.
+        """
+        home = self._of_run(lease.run)
+        with tempfile.TemporaryDirectory(prefix=".loading-", dir=self._place.temporary(home)) as folder:
+            name = f"{home}/{Path(folder).name}"
+            self._open.add(name)
+            try:
+                yield self._newest_good(lease, Path(folder))
+            finally:
+                self._open.remove(name)
+
+    def tidy(self, lease: Lease, best: tuple[int, int] | None = None) -> None:
+        """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind."""
+        mine = sorted(self._study.checkpoints(lease.run), key=lambda record: (record.epoch, record.number))
+        old = [record for record in mine[:-LATEST] if (record.run, record.epoch) != best]
+        if old:
+            for record in self._study.drop_checkpoints([r.number for r in old], "replaced", lease):
+                self._remove(record)
+        kept = {record.place for record in mine} - {record.place for record in old} | self._open
+        for name in self._place.names(self._of_run(lease.run)):
+            if name not in kept:
+                self._place.remove(name)
+
+    def make_room(self, chances: Mapping[int, float], best: tuple[int, int] | None) -> tuple[StoredCheckpoint, ...]:
+        """Evict what is least likely to thaw until the rest is within the budget; gives what went."""
+        if self._allowed is None:
+            return ()
+        leased = {lease.run for lease in self._study.leases()}
+        gone = to_evict(self._study.checkpoints(), self._allowed, chances, leased, best)
+        evicted = self._study.drop_checkpoints([r.number for r in gone], "evicted") if gone else ()
+        for record in evicted:
+            self._remove(record)
+        return evicted
+
+    def _newest_good(self, lease: Lease, folder: Path) -> Loaded | None:
+        for record in sorted(self._study.checkpoints(lease.run), key=lambda r: (-r.epoch, -r.number)):
+            copy = folder / str(record.number)
+            copy.mkdir()
+            try:
+                self._verify(record, copy)
+            except (CheckpointError, FileNotFoundError, NotADirectoryError) as error:
+                self._study.drop_checkpoints([record.number], "damaged", lease)
+                text = f"the checkpoint of run {record.run} at epoch {record.epoch} ({record.place}) {error}"
+                self._study.add_event("checkpoint not loaded", text, record.run, record.epoch)
+                continue
+            except OSError as error:  # nothing is wrong with the checkpoint: no room for a copy, or no connection
+                raise CheckpointError(f"the checkpoint {record.place} cannot be read: {error}") from error
+            return Loaded(copy, record.epoch)
+        return None
+
+    def _verify(self, record: StoredCheckpoint, copy: Path) -> None:
+        name = NAME.fullmatch(record.place)
+        if name is None or (int(name[1]), int(name[2])) != (record.run, record.epoch):
+            raise CheckpointError("is recorded at a place that is not its own")
+        found = self._place.fetch(record.place, copy)
+        if found.sha256 != record.sha256:
+            raise CheckpointError(
+                f"is damaged: its content hash is {found.sha256[:12]}, recorded was {record.sha256[:12]} "
+                f"({found.bytes} bytes, recorded were {record.bytes})"
+            )
+
+    def _remove(self, record: StoredCheckpoint) -> None:
+        if NAME.fullmatch(record.place):  # whatever the store says, nothing else is removed
+            self._place.remove(record.place)
+
+    def _of_run(self, run: int) -> str:
+        return f"{self._home}/run-{run}"
