@@ -1,0 +1,114 @@
+"""A small worker: takes over what others left, else decides, then trains. It logs what the store acknowledged.
+
+The log is only ever appended to, one line for a write, so a killed worker's log is whole up to its last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.faults.decider import decide
+from benchmarks.faults.training import State
+from freezethaw.errors import AllPending, LeaseLost, StudyFinished
+from freezethaw.runtime.keeper import CheckpointKeeper
+from freezethaw.store import Committed, Heartbeat, Report, Snapshot, Store, StoredStudy, Watcher
+
+PAUSE = 0.02
+
+
+@dataclass(frozen=True)
+class Orders:
+    """All that a worker is told."""
+
+    url: str
+    folder: Path  # of logs and checkpoints
+    every: int = 5  # epochs between two checkpoints
+    epoch_seconds: float = 0.002
+    lease_seconds: float = 20.0
+
+
+class Worker:
+    """The loop."""
+
+    def __init__(self, orders: Orders) -> None:
+        self.orders = orders
+        self.study: StoredStudy = Store(orders.url).open("faults")
+        self.keeper = CheckpointKeeper(self.study, orders.folder / "checkpoints")
+        self.watcher = Watcher(orders.lease_seconds)
+        self.known: Snapshot | None = None
+        self._log = os.open(orders.folder / f"{os.getpid()}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+
+    def log(self, *words: object) -> None:
+        os.write(self._log, (" ".join(map(str, words)) + "\n").encode())
+
+    def work(self) -> None:
+        """Until the study is finished."""
+        with contextlib.suppress(StudyFinished):
+            while True:
+                found = self.study.take_over(self.watcher) or self.decide()
+                if found is None:
+                    time.sleep(PAUSE)
+                    continue
+                try:
+                    self.train(found)
+                except LeaseLost:
+                    self.log("lost", found.decision.run, found.lease.token)
+
+    def decide(self) -> Committed | None:
+        permit = self.study.permission(self.watcher)
+        if permit is None:
+            return None
+        try:
+            self.known = self.study.load(self.known)
+            proposal, state = decide(self.known, self.study.sampler_state())
+            return self.study.commit(permit, proposal, self.known.change, state)
+        except LeaseLost:
+            return None
+        except (AllPending, StudyFinished) as nothing:
+            self.study.release(permit)
+            if isinstance(nothing, StudyFinished):
+                raise
+            return None
+
+    def train(self, work: Committed) -> None:
+        lease, run = work.lease, work.decision.run
+        with Heartbeat(self.study.beat, lease, self.orders.lease_seconds):
+            with self.keeper.load(lease) as loaded:
+                state = State.load(loaded.folder, run, loaded.epoch) if loaded else State.begin(run)
+            self.keeper.tidy(lease)
+            while state.epoch < work.decision.to_epoch:
+                time.sleep(self.orders.epoch_seconds)
+                state = state.trained()
+                self.log("trained", run, state.epoch, lease.token)
+                last = state.epoch == work.decision.to_epoch
+                due = last or state.epoch % self.orders.every == 0
+                new = self.keeper.save(lease, state.epoch, state.save) if due else None
+                report = Report(state.epoch, (state.loss,), (self.orders.epoch_seconds,))
+                found = self.study.record(lease, report, new, "told" if last else None)
+                self.log("recorded", run, state.epoch, lease.token, state.loss.hex(), found.change)
+
+
+def serve(orders: Orders) -> int:
+    """Work, and say how it ended: 0 finished, 1 an error, which is kept beside the logs."""
+    try:
+        Worker(orders).work()
+    except Exception:
+        (orders.folder / f"{os.getpid()}.error").write_text(traceback.format_exc())
+        return 1
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults --worker")
+    parser.add_argument("url")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--every", type=int, default=5)
+    parser.add_argument("--epoch-seconds", type=float, default=0.002)
+    parser.add_argument("--lease-seconds", type=float, default=20.0)
+    return serve(Orders(**vars(parser.parse_args(arguments))))
