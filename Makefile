@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types layers check bench forecast latency regret rivals figures clean
+.PHONY: help demo test lint types layers check bench forecast latency regret rivals store faults figures clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,7 +67,13 @@ $(RIVALS_VENV)/.ready: benchmarks/rivals/requirements.txt
 rivals: $(RIVALS_VENV)/.ready  ## play the rivals of the regret benchmark anew; what is in build/regret is not repeated
 	PYTHONPATH=src:. $(RIVALS_VENV)/bin/python -W ignore -m benchmarks.rivals.play --out $(REGRET) $(RIVALS_ARGS)
 
-bench: forecast latency regret  ## all benchmarks; with RIVALS=1 rivals too
+store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against the bare driver
+	$(BIN)/python -m benchmarks.store $(ARGS)
+
+faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts
+	$(BIN)/python -m benchmarks.faults $(ARGS)
+
+bench: forecast latency regret store faults  ## all benchmarks; with RIVALS=1 rivals too
 
 figures: $(VENV)/.dev  ## redraw the pictures of the docs
 	$(BIN)/python -m docs.draw

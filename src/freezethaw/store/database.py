@@ -39,7 +39,10 @@ class Database:
         self.sqlite = self.url.drivername == "sqlite"
         if self.sqlite:
             file = urls.sqlite_file(self.url)
-            _check_file(file)
+            try:
+                _check_file(file)
+            except OSError as error:
+                raise StoreError(f"the store {file} may not be read: {error.strerror}") from error
             self.url = self.url.set(database=str(file))
         self.engine = _sqlite_engine(self.url, wait) if self.sqlite else _postgresql_engine(self.url, wait)
         self._pid = os.getpid()
@@ -99,7 +102,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, sqlite3.Error) as error:
             raise StoreError(self._explained(error)) from error
 
     def _explained(self, error: Exception) -> str:
