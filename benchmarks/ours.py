@@ -151,6 +151,6 @@ class Player:
 
 def play(setup: Setup) -> dict[str, Any]:
     """One game; the record of it."""
-    blend = {setup.model: belief.DEFAULT_BLEND} if setup.robust else {}
-    with patch.dict(belief.BLEND, blend):
+    standardised = frozenset[str]() if setup.robust else belief.STANDARDISED
+    with patch.object(belief, "STANDARDISED", standardised):
         return Player(setup).play()

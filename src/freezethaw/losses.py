@@ -3,7 +3,9 @@
 Real losses are wild: plateaus at chance level, 1e34 next to 0.1, metrics to be maximised. The model wants numbers with
 zero mean and unit variance that look somewhat normal, and resolution where the good losses are. `Transform.fit` caps
 absurd values, compresses those above the median, and maps through a monotone spline whose knots lie half way between
-these compressed losses and their normal scores (`blend`). With `blend` = 0 it is affine up to the cap.
+these compressed losses and their normal scores (`blend`). With `blend` = 0 it is affine up to the cap. What counts are
+runs, not losses (`weights`): else one long curve would stretch the units over its own slow descent, and every other run
+would seem far away.
 """
 
 from __future__ import annotations
@@ -35,22 +37,30 @@ class Transform:
     cap: float  # losses above count as this
 
     @classmethod
-    def fit(cls, losses: ArrayLike, maximize: bool = False, blend: float = 0.5) -> Transform:
-        """Fit to the finite losses seen so far. `blend` = 0 is affine (the paper), 1 is normal scores alone."""
+    def fit(
+        cls, losses: ArrayLike, maximize: bool = False, blend: float = 0.5, weights: ArrayLike | None = None
+    ) -> Transform:
+        """Fit to the finite losses seen so far. `blend` = 0 is affine (the paper), 1 is normal scores alone.
+
+        `weights` say how much each loss counts; all alike unless said.
+        """
         sign = -1.0 if maximize else 1.0
         y = sign * np.asarray(losses, dtype=np.float64).ravel()
-        y = np.clip(np.sort(y[np.isfinite(y)]), -LARGEST, LARGEST)
-        if not len(y):
+        w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64).ravel()
+        finite = np.flatnonzero(np.isfinite(y))
+        if not len(finite):
             raise ModelError("there is no finite loss to fit a transform to")
-        spread = _spread(y)
-        cap = float(np.median(y) + FENCE * spread)
-        y = np.minimum(y, cap)
-        knots, scores = _knots(y, spread, blend)
+        order = finite[np.argsort(y[finite], kind="stable")]
+        sample = _Sample(np.clip(y[order], -LARGEST, LARGEST), w[order] / w[order].sum())
+        spread = _spread(sample)
+        cap = float(sample.quantile(0.5) + FENCE * spread)
+        sample = _Sample(np.minimum(sample.losses, cap), sample.weights)
+        knots, scores = _knots(sample, spread, blend)
         slopes = _slopes(knots, scores)
         raw = cls(sign, tuple(knots), tuple(scores), tuple(slopes), cap)
-        z = raw._forward(y)[0]
-        scale = float(z.std()) if len(np.unique(y)) > 1 else 1.0
-        shift = float(z.mean())
+        shift, scale = _moments(raw._forward(sample.losses)[0], sample.weights)
+        if sample.losses[0] == sample.losses[-1]:
+            scale = 1.0
         return cls(sign, tuple(knots), tuple((scores - shift) / scale), tuple(slopes / scale), cap)
 
     def to_model(self, losses: ArrayLike) -> Array:
@@ -93,36 +103,67 @@ class Transform:
         return np.asarray(y + np.minimum(z - s[0], 0) / d[0] + np.maximum(z - s[-1], 0) / d[-1])
 
 
-def _spread(y: Array) -> float:
+@dataclass(frozen=True)
+class _Sample:
+    """Sorted losses and their weights, which sum to one."""
+
+    losses: Array
+    weights: Array
+
+    @property
+    def positions(self) -> Array:
+        """The share of weight below each loss, half of its own included."""
+        return np.asarray(np.cumsum(self.weights) - 0.5 * self.weights)
+
+    def quantile(self, share: float) -> float:
+        """Interpolated between the losses."""
+        return float(np.interp(share, self.positions, self.losses))
+
+
+def _moments(values: Array, weights: Array) -> tuple[float, float]:
+    """Weighted mean and standard deviation."""
+    mean = float(weights @ values)
+    return mean, math.sqrt(float(weights @ (values - mean) ** 2))
+
+
+def _spread(sample: _Sample) -> float:
     """What separates the best loss from the median: the scale on which differences matter. Never zero."""
-    middle, high = np.quantile(y, [0.5, 0.75])
+    y, middle, high = sample.losses, sample.quantile(0.5), sample.quantile(0.75)
     for spread in (middle - y[0], high - middle, y[-1] - middle, 0.1 * abs(middle)):
         if spread > max(1e-9 * abs(middle), 1.0 / LARGEST):
             return float(spread)
     return 1.0
 
 
-def _knots(y: Array, spread: float, blend: float) -> tuple[Array, Array]:
+def _knots(sample: _Sample, spread: float, blend: float) -> tuple[Array, Array]:
     """Quantiles of the sorted losses, and for each a blend of its value and its normal score; ties share one knot."""
-    n = len(y)
-    middle = np.median(y)
+    y, w = sample.losses, sample.weights
+    middle = sample.quantile(0.5)
     above = np.maximum(y - middle, 0.0)
     compressed = y if blend == 0 else np.minimum(y, middle) + spread * np.log1p(above / spread)
-    standard = (compressed - compressed.mean()) / max(float(compressed.std()), 1e-9 * spread)
-    scores = blend * ndtri((np.arange(n) + 0.5) / n) + (1 - blend) * standard
-    gap = 1e-3 * max(float(y.std()), 1e-9 * spread)
+    mean, deviation = _moments(compressed, w)
+    standard = (compressed - mean) / max(deviation, 1e-9 * spread)
+    scores = blend * ndtri(sample.positions) + (1 - blend) * standard
+    gap = 1e-3 * max(_moments(y, w)[1], 1e-9 * spread)
     knots: list[float] = []
     at: list[float] = []
-    picks = (0, n - 1) if blend == 0 else np.unique(np.round(np.linspace(0, n - 1, KNOTS)).astype(int))
-    for value in y[np.asarray(picks)]:
+    for value in y[_picks(sample, 2 if blend == 0 else KNOTS)]:
         if knots and value - knots[-1] <= gap:
             continue
         tied = slice(*np.searchsorted(y, [value - gap, value + gap], side="right"))
         knots.append(float(value))
-        at.append(float(scores[tied].mean()))
+        at.append(float(np.average(scores[tied], weights=w[tied])))
     if len(knots) == 1:
         return np.array([knots[0], knots[0] + spread]), np.array([0.0, 1.0])
     return np.array(knots), np.array(at)
+
+
+def _picks(sample: _Sample, count: int) -> NDArray[np.int64]:
+    """Which losses become knots: the ends, and those at equal shares of the weight between."""
+    positions = sample.positions
+    shares = np.linspace(positions[0], positions[-1], count)
+    nearest = np.round(np.interp(shares, positions, np.arange(len(positions)))).astype(np.int64)
+    return np.unique(np.concatenate([[0], nearest, [len(positions) - 1]]))
 
 
 def _slopes(knots: Array, scores: Array) -> Array:
@@ -135,7 +176,19 @@ def _slopes(knots: Array, scores: Array) -> Array:
     inner = np.exp(w * np.log(slope[:-1]) + (1 - w) * np.log(slope[1:]))
     # the tail above is at least as steep as the whole: losses worse than any seen are not stretched without bound
     overall = (scores[-1] - scores[0]) / (knots[-1] - knots[0])
-    return np.concatenate([slope[:1], inner, [max(slope[-1], overall)]])
+    return np.concatenate([[_slope_below(knots, scores)], inner, [max(slope[-1], overall)]])
+
+
+def _slope_below(knots: Array, scores: Array) -> float:
+    """Slope of the tail in which better losses than any seen will lie: no steeper than from the best to the mean.
+
+    The steps between the very best losses are often those of one run that has nearly stopped to improve. Taken as the
+    scale of things to come they would make any other run's improvement look impossible.
+    """
+    first = (scores[1] - scores[0]) / (knots[1] - knots[0])
+    if not scores[0] < 0.0 < scores[-1]:
+        return float(first)
+    return float(min(first, -scores[0] / (np.interp(0.0, scores, knots) - knots[0])))
 
 
 @dataclass(frozen=True)

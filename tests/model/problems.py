@@ -15,9 +15,13 @@ BASES = {1: ("level",), 2: ("level", "drop"), 3: ("level", "drop", "drift")}
 
 
 def dense_basis(q, alpha, beta, horizon):
+    def fall(t):
+        return (beta / (t + beta)) ** alpha
+
     def basis(t):
         t = np.asarray(t, float)
-        columns = [np.ones_like(t), (beta / (t + beta)) ** alpha, np.log(np.minimum(t, horizon)) / np.log(horizon)]
+        drop = (fall(t) - fall(horizon)) / (fall(1.0) - fall(horizon)) - 0.5
+        columns = [np.ones_like(t), drop, np.log(np.minimum(t, horizon)) / np.log(horizon) - 0.5]
         return np.stack(columns[:q], axis=1)
 
     return basis

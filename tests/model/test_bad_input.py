@@ -158,7 +158,7 @@ def test_hyperparameters_too_extreme_for_floating_point():
     """Twenty times the same residual and no noise: refused by `condition`, and of no density for the sampler."""
     extreme = {**values(), "alpha": 1e-9, "noise": 1e-30}
     curves = Curves.of(CONFIGS, [np.zeros(20), np.zeros(3)])
-    with pytest.raises(SingularCovarianceError, match="not positive definite with noise variance 1e-30"):
+    with pytest.raises(SingularCovarianceError, match="noise variance 1e-30 is not positive definite"):
         condition(curves, PAPER, extreme, GEOMETRY)
     assert Target(curves, PAPER, GEOMETRY).log_evidence(extreme) == -math.inf
 

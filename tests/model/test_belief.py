@@ -42,7 +42,7 @@ def test_carried_samples_agree_with_samples_from_scratch(monkeypatch):
     """
     name = "lcbench/167185"
     apart, among = carried.compare(name, runs=8)
-    monkeypatch.setattr(belief_module, "_moved", lambda belief, target, rng: (belief, 0))
+    monkeypatch.setattr(belief_module, "_turns", lambda belief, target, rng: [])
     stale, _ = carried.compare(name, runs=8)
     print(f"carried / scratch: {apart / among:.2f}; samples that never move: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
@@ -60,7 +60,7 @@ def test_weights_are_the_predictive_densities_between_anchors(model, monkeypatch
         return condition(gather(seen, belief.anchor.transform), spec, values, seen.geometry).log_evidence
 
     gains = np.array([evidence(after, s) - evidence(before, s) for s in belief.samples])
-    monkeypatch.setattr(belief_module, "_moved", lambda belief, target, rng: (belief, 0))
+    monkeypatch.setattr(belief_module, "_turns", lambda belief, target, rng: [])
     carried_on, _ = carry(belief, after, np.random.default_rng(1))
     np.testing.assert_allclose(carried_on.weights, np.exp(belief_module.tempered(gains)), rtol=1e-6)
 

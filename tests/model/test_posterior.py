@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from freezethaw.model.curves import Curves
+from freezethaw.model.inference import draw_prior
+from freezethaw.model.posterior import condition
+from freezethaw.model.specification import Geometry, drift
+
 from .problems import Problem
 
 EPS = np.finfo(float).eps
@@ -67,3 +72,49 @@ def test_equals_the_dense_twin_with_gaps(block):
 def test_equals_the_dense_twin_on_thinned_curves(block):
     for seed in range(10):
         compare(Problem(seed=(block, seed, 2), thinned=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_renewed_posterior_equals_one_from_the_start(seed):
+    """Curves grow, several at once now and then, and runs are added: what is kept of the factor is right."""
+    rng = np.random.default_rng(seed)
+    runs, dimensions, horizon = 9, 3, 30.0
+    geometry = Geometry.plain(dimensions)
+    spec = drift(dimensions, horizon)
+    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    configs = rng.random((runs, dimensions))
+    losses = rng.standard_normal((runs, 30))
+    lengths = np.append(rng.integers(1, 6, size=4), [0] * (runs - 4))
+    started, found = 4, None
+    for _ in range(25):
+        if started < runs and rng.random() < 0.2:
+            started += 1
+        grown = rng.choice(started, size=rng.integers(1, 3), replace=False)
+        lengths[grown] = np.minimum(lengths[grown] + rng.integers(1, 4), 30)
+        curves = Curves.of(configs[:started], [losses[i, : lengths[i]] for i in range(started)])
+        found = condition(curves, spec, values, geometry, previous=found)
+        fresh = condition(curves, spec, values, geometry)
+        tolerance = 100 * EPS * np.linalg.cond(fresh.factor.lower) ** 2
+        assert abs(found.log_evidence - fresh.log_evidence) <= tolerance * (abs(fresh.log_evidence) + lengths.sum())
+        new = rng.random((2, dimensions))
+        got, expected = found.asymptotes([0, 1], new), fresh.asymptotes([0, 1], new)
+        np.testing.assert_allclose(got.mean, expected.mean, rtol=0, atol=tolerance * 10)
+        np.testing.assert_allclose(got.covariance, expected.covariance, rtol=0, atol=tolerance * 10)
+
+
+def test_a_posterior_of_other_curves_is_not_renewed():
+    """A curve that was changed in place, other values, other configurations: nothing is kept that is wrong."""
+    rng = np.random.default_rng(0)
+    geometry, spec = Geometry.plain(2), drift(2, 20.0)
+    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    configs, losses = rng.random((3, 2)), rng.standard_normal((3, 5))
+    before = condition(Curves.of(configs, losses), spec, values, geometry)
+    changed = losses + np.array([[0.0], [0.3], [0.0]])
+    for curves, at in [
+        (Curves.of(configs, changed), values),
+        (Curves.of(configs, losses), {**values, "alpha": 2.0}),
+        (Curves.of(1 - configs, losses), values),
+    ]:
+        fresh = condition(curves, spec, at, geometry)
+        assert condition(curves, spec, at, geometry, previous=before).log_evidence == pytest.approx(fresh.log_evidence)
+        assert fresh.log_evidence != pytest.approx(before.log_evidence)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from scipy.special import logsumexp
@@ -27,12 +28,14 @@ from freezethaw.model.specification import Geometry, Specification, Values
 
 SAMPLES = 10
 SWEEPS = 20  # how often every sample has moved by the time the number of losses has doubled, about
+MOST_SWEEPS = 4  # in one decision: while there are few losses, samples cannot keep that pace
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
 DENSE_EPOCHS = 20
-BLEND = {"paper": 0.0}  # the paper standardises; other models take the robust transform
-DEFAULT_BLEND = 0.5
+STANDARDISED = frozenset({"paper"})  # models whose units are affine in the loss
+BLEND = 0.5  # of normal scores in the units, once there are many runs
+BLEND_RUNS = 8  # with so many runs the blend is half of that: the shape of a distribution is not known from a few
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class Observations:
     def count(self) -> int:
         """How many losses there are."""
         return sum(len(curve) for curve in self.losses)
+
+    def weights(self) -> Array:
+        """How much each loss counts when units are chosen: all runs alike, however long."""
+        return np.concatenate([np.full(len(curve), 1.0 / len(curve)) for curve in self.losses if curve])
 
     def all_losses(self) -> Array:
         """Every loss, one after the other."""
@@ -69,7 +76,12 @@ class Anchor:
     def cast(cls, observations: Observations, model: str) -> Anchor:
         """Fit the units to what has been observed."""
         losses = observations.all_losses()
-        transform = Transform.fit(losses, observations.maximize, BLEND.get(model, DEFAULT_BLEND))
+        runs = sum(len(curve) > 0 for curve in observations.losses)
+        if model in STANDARDISED:
+            transform = Transform.fit(losses, observations.maximize, blend=0.0)
+        else:
+            blend = BLEND * runs / (runs + BLEND_RUNS)
+            transform = Transform.fit(losses, observations.maximize, blend, observations.weights())
         z = transform.to_model(losses)
         return cls(transform, float(z.min()), float(z.max()), len(losses))
 
@@ -135,19 +147,25 @@ def from_scratch(
     return _equal(model, anchor, sample(target, count, rng, chains), target)
 
 
-def carry(belief: Belief, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
-    """The belief after more has been observed, and the forecaster that comes with it."""
+def carry(
+    belief: Belief, observations: Observations, rng: np.random.Generator, before: Forecaster | None = None
+) -> tuple[Belief, Forecaster]:
+    """The belief after more has been observed, and the forecaster that comes with it; the one `before` spares work."""
     if belief.anchor.holds(observations.all_losses()):
         target = _target(observations, belief.model, belief.anchor)
     else:
         anchor = Anchor.cast(observations, belief.model)
         target = _target(observations, belief.model, anchor)
         belief = _mapped(belief, anchor, observations, target)
-    posteriors = [_conditioned(target, s) for s in belief.samples]
+    known = before.posteriors if before is not None and before.transform == belief.anchor.transform else ()
+    posteriors = [
+        _conditioned(target, s, previous) for s, previous in zip_longest(belief.samples, known[: len(belief.samples)])
+    ]
     belief, kept = _revived(_weighed(belief, posteriors), rng)
-    belief, at = _moved(belief, target, rng)
     posteriors = [posteriors[k] for k in kept]
-    posteriors[at] = _conditioned(target, belief.samples[at])
+    for at, share in _turns(belief, target, rng):
+        belief = _moved(belief, at, share, target, rng)
+        posteriors[at] = _conditioned(target, belief.samples[at])
     return belief, Forecaster(belief.anchor.transform, belief.weights, tuple(p for p in posteriors if p is not None))
 
 
@@ -162,10 +180,10 @@ def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
     return Target(gather(observations, anchor.transform), spec, observations.geometry)
 
 
-def _conditioned(target: Target, values: Values) -> Posterior | None:
+def _conditioned(target: Target, values: Values, previous: Posterior | None = None) -> Posterior | None:
     """The posterior at one sample; none where the covariance is numerically singular there."""
     try:
-        return condition(target.curves, target.specification, values, target.geometry)
+        return condition(target.curves, target.specification, values, target.geometry, previous)
     except SingularCovarianceError:
         return None
 
@@ -185,21 +203,21 @@ def tempered(logs: Array) -> Array:
     Resampling instead would let samples descend from one another: they would agree with each other, not with the truth.
     """
     alive = np.isfinite(logs)
-
-    def at(power: float) -> Array:
-        scaled = np.where(alive, power * np.where(alive, logs - logs[alive].max(), 0.0), -np.inf)
-        return np.asarray(scaled - logsumexp(scaled))
+    relative = np.where(alive, logs - logs[alive].max(), -np.inf)
 
     def counting(power: float) -> float:
-        return float(1.0 / np.sum(np.exp(2 * at(power))))
+        w = np.exp(power * relative[alive])
+        return float(w.sum() ** 2 / (w @ w))
 
+    enough = 0.5 * alive.sum()
     low, high = 0.0, 1.0
-    if counting(1.0) >= 0.5 * alive.sum():
-        return at(1.0)
-    for _ in range(40):
+    if counting(1.0) >= enough:
+        low = 1.0
+    while high - low > 1e-6:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if counting(middle) >= 0.5 * alive.sum() else (low, middle)
-    return at(low)
+        low, high = (middle, high) if counting(middle) >= enough else (low, middle)
+    scaled = np.where(alive, low * np.where(alive, relative, 0.0), -np.inf)
+    return np.asarray(scaled - logsumexp(scaled))
 
 
 def _revived(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
@@ -217,22 +235,29 @@ def _revived(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int
     ), kept
 
 
-def _moved(belief: Belief, target: Target, rng: np.random.Generator) -> tuple[Belief, int]:
-    """Move the sample whose turn it is: in so many of its hyperparameters that all samples keep pace with the data."""
-    at = belief.turn % len(belief.samples)
+def _turns(belief: Belief, target: Target, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Whose turn it is to move, and in how many of its hyperparameters: all samples keep pace with the data."""
+    count, all_moves = len(belief.samples), len(moves(target.parameters))
+    sweeps = SWEEPS * count / max(int(target.curves.counts.sum()), 1)
+    if sweeps >= 1:
+        return [((belief.turn + i) % count, all_moves) for i in range(min(round(sweeps), MOST_SWEEPS))]
+    due = int(sweeps * all_moves + rng.random())  # on average as many as wanted, which may be less than one
+    return [(belief.turn % count, due)] if due else []
+
+
+def _moved(belief: Belief, at: int, count: int, target: Target, rng: np.random.Generator) -> Belief:
+    """Move one sample in so many of its hyperparameters."""
     chosen = moves(target.parameters)
-    due = math.ceil(SWEEPS * len(belief.samples) * len(chosen) / max(int(target.curves.counts.sum()), 1))
-    if due < len(chosen):
-        chosen = [chosen[i] for i in rng.choice(len(chosen), size=due, replace=False)]
+    share = count / len(chosen)
+    if share < 1:
+        chosen = [chosen[i] for i in rng.choice(len(chosen), size=count, replace=False)]
     moved = sweep(target, belief.samples[at], rng, chosen)
     samples, evidences, logs = list(belief.samples), list(belief.log_evidences), np.array(belief.log_weights)
     samples[at], evidences[at] = moved, target.log_evidence(moved)
     # a sample that has moved all the way is a fresh draw: it starts again at the average weight
-    share = len(chosen) / len(moves(target.parameters))
     logs[at] = (1 - share) * logs[at] - share * math.log(len(samples))
     logs -= logsumexp(logs)
-    moved_belief = replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), log_weights=tuple(logs))
-    return replace(moved_belief, turn=at + 1), at
+    return replace(belief, samples=tuple(samples), log_evidences=tuple(evidences), log_weights=tuple(logs), turn=at + 1)
 
 
 def _mapped(belief: Belief, anchor: Anchor, observations: Observations, target: Target) -> Belief:
@@ -295,7 +320,7 @@ class Forecaster:
         thinned = any(p.last_epochs.any() for p in curves.patterns)
         losses, epochs = [y for _, y in observed], [t for t, _ in observed]
         imagined = Curves.of(np.array(configs), losses, epochs, DENSE_EPOCHS if thinned else None)
-        posteriors = tuple(condition(imagined, p.specification, p.values, p.geometry) for p in self.posteriors)
+        posteriors = tuple(condition(imagined, p.specification, p.values, p.geometry, p) for p in self.posteriors)
         return replace(self, posteriors=posteriors)
 
     def _mean(self, predictions: Sequence[Prediction]) -> Array:

@@ -12,8 +12,12 @@ from freezethaw.model.specification import Geometry, Values
 
 def warped(configs: Array, values: Values) -> Array:
     """Apply w_d to each column that is warped; columns without warp parameters stay as they are."""
-    columns = [_warped_column(configs[:, d], d, values) for d in range(configs.shape[1])]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(configs), 0))
+    columns = [d for d in range(configs.shape[1]) if f"warp.a.{d}" in values]
+    found = np.array(configs)
+    if columns and len(configs):
+        a, b = (np.array([values[f"warp.{ab}.{d}"] for d in columns]) for ab in "ab")
+        found[:, columns] = warp(configs[:, columns], a, b)
+    return found
 
 
 def _warped_column(x: Array, column: int, values: Values) -> Array:

@@ -97,6 +97,14 @@ class Curves:
             last[p.runs] = np.where(p.last_epochs > 0, p.last_epochs, p.epochs[p.lengths - 1])
         return last
 
+    @cached_property
+    def sums(self) -> Array:
+        """(N,) the sum of each run's losses: with their number, what tells a curve that has changed."""
+        total = np.zeros(len(self))
+        for p in self.patterns:
+            total[p.runs] = p.losses.sum(axis=0) + p.last_losses
+        return total
+
     def observed(self, run: int) -> tuple[Array, Array]:
         """Epochs and losses of one run, as the model uses them."""
         pattern, column = self.places[run]

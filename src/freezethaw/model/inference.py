@@ -11,8 +11,8 @@ import numpy as np
 from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.correlation import PairDistances
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.posterior import evidence, noisy_covariance, rows
 from freezethaw.model.priors import LogNormal
+from freezethaw.model.rows import evidence, factored, noisy_covariance, rows
 from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import Summary, summarise
@@ -20,7 +20,7 @@ from freezethaw.model.summaries import Summary, summarise
 Move = tuple[Parameter, ...]  # what is updated at once
 State = tuple[dict[str, float], float | None]  # values, and the log evidence there where it is known
 TRIES = 100
-WIDTH = 1.0  # first guess at a slice, in units of the log hyperparameter or of the mean
+WIDTH = 3.0  # of the interval in which a slice is looked for, in standard deviations of the prior
 
 
 class Target:
@@ -46,7 +46,7 @@ class Target:
             B = noisy_covariance(
                 r, self._correlated(values), s.coefficient_variances(values), s.coefficient_mean_variances()
             )
-            return evidence(r, B)[0]
+            return evidence(r, factored(r, B))
         except SingularCovarianceError:
             return -math.inf
 
@@ -101,7 +101,8 @@ def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator
 
     here = math.log(values[p.name]) if p.log else values[p.name]
     at = None if log_evidence is None else log_evidence + log_prior(here)
-    draw, _ = slice_sample(conditional, here, WIDTH, rng, at)
+    # an interval as wide as the prior needs no stepping out
+    draw, _ = slice_sample(conditional, here, WIDTH * getattr(p.prior, "scale", 1.0), rng, at, limit=1)
     moved = {**values, p.name: math.exp(draw.point) if p.log else draw.point}
     return moved, draw.log_density - log_prior(draw.point)
 

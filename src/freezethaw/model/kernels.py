@@ -45,6 +45,6 @@ def matern52(squared_distance: Array) -> Array:
     return np.asarray(k)
 
 
-def warp(x: Array, a: float, b: float) -> Array:
+def warp(x: Array, a: float | Array, b: float | Array) -> Array:
     """Input warping w(x) = BetaCDF(x; a, b) on [0, 1] (Snoek et al. 2014); a = b = 1 leaves x as it is."""
     return np.asarray(betainc(a, b, x))

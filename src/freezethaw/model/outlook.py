@@ -8,8 +8,8 @@ import numpy as np
 
 from freezethaw.model.curves import Array, IntArray
 from freezethaw.model.posterior import SMALLEST_VARIANCE, Posterior
-from freezethaw.model.scales import of_new_run, of_runs
-from freezethaw.model.summaries import Extensions, extend_all
+from freezethaw.model.scales import Mixture, of_new_run, of_runs
+from freezethaw.model.summaries import extend_all
 
 
 @dataclass(frozen=True)
@@ -20,32 +20,31 @@ class Outlook:
     deviations: Array  # (C, P, E) standard deviation of each component
     weights: Array  # (C, P, E)
 
-
-def of_old_runs(posterior: Posterior, runs: IntArray, epochs: Array, extensions: Extensions) -> Outlook:
-    """Old runs at common epochs; `extensions` from `extend_old_runs` at the same epochs."""
-    means, covariances = posterior.coefficients(posterior.old_inputs(runs))
-    slope = extensions.slope[runs]
-    mean = extensions.offset[runs] + np.einsum("pej,pj->pe", slope, means)
-    shared = np.einsum("pei,pij,pej->pe", slope, covariances, slope, optimize=True)
-    scales = of_runs(posterior.rows.scales, runs, posterior.curves.last_epochs[runs], epochs)
-    return _outlook(mean, shared, extensions.variance[runs], scales.weights, scales.scales)
+    def without(self, first: int) -> Outlook:
+        """All but the first runs."""
+        return Outlook(self.mean[first:], self.deviations[:, first:], self.weights[:, first:])
 
 
-def of_new_runs(posterior: Posterior, configs: Array, epochs: Array) -> Outlook:
-    """Configurations that have not been started, at common epochs."""
-    means, covariances = posterior.coefficients(posterior.new_inputs(configs))
-    H = posterior.time.basis(epochs)
-    shared = np.einsum("ei,pij,ej->pe", H, covariances, H, optimize=True)
-    residual = np.diag(posterior.time.covariance(epochs, epochs))
-    scales = of_new_run(posterior.rows.scales.model, epochs)
-    return _outlook(means @ H.T, shared, residual[None], scales.weights[:, None], scales.scales[:, None])
+def look(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
+    """Old runs, then configurations that have not been started, at common epochs."""
+    inputs = np.concatenate([posterior.old_inputs(runs), posterior.new_inputs(configs)])
+    means, covariances = posterior.coefficients(inputs)
+    own = extend_all(posterior.curves, posterior.summary, posterior.time, epochs, runs)
+    fresh = len(configs)
+    H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))
+    slope = np.concatenate([own.slope, np.broadcast_to(H, (fresh, *H.shape))])  # (P, E, q)
+    mean = np.matmul(slope, means[:, :, None])[:, :, 0]
+    mean[: len(runs)] += own.offset
+    shared = np.maximum(np.sum(np.matmul(slope, covariances) * slope, axis=2), 0.0)
+    residual = np.concatenate([own.variance, np.broadcast_to(prior, (fresh, len(prior)))])
+    scales = _scales(posterior, runs, fresh, epochs)
+    variance = np.maximum(shared[None] + scales.scales * residual[None], SMALLEST_VARIANCE)
+    return Outlook(mean, np.sqrt(variance), scales.weights)
 
 
-def extend_old_runs(posterior: Posterior, epochs: Array) -> Extensions:
-    """What each run's own curve says of these epochs, its coefficients apart."""
-    return extend_all(posterior.curves, posterior.summary, posterior.time, epochs)
-
-
-def _outlook(mean: Array, shared: Array, residual: Array, weights: Array, scales: Array) -> Outlook:
-    variance = np.maximum(shared, 0.0)[None] + scales * residual[None]
-    return Outlook(mean, np.sqrt(np.maximum(variance, SMALLEST_VARIANCE)), np.broadcast_to(weights, variance.shape))
+def _scales(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array) -> Mixture:
+    """(C, P, E) of old runs, then of `fresh` new ones, which are all alike."""
+    old = of_runs(posterior.rows.scales, runs, posterior.curves.last_epochs[runs], epochs)
+    new = of_new_run(posterior.rows.scales.model, epochs)
+    parts = zip((old.weights, old.scales, old.freedoms), (new.weights, new.scales, new.freedoms), strict=True)
+    return Mixture(*(np.concatenate([a, np.repeat(b[:, None], fresh, axis=1)], axis=1) for a, b in parts))

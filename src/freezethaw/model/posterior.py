@@ -11,66 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.linalg import block_diag, solve_triangular
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag
 
-from freezethaw.errors import ModelError, SingularCovarianceError
+from freezethaw.errors import ModelError
 from freezethaw.model.correlation import correlation, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.priors import LOG_2PI
-from freezethaw.model.scales import Mixture, ScaleModel, Scales, of_new_run, of_run, scales_of
+from freezethaw.model.linear import solve_lower
+from freezethaw.model.rows import Covariances, Factor, Rows, evidence, factored, noisy_covariance, renewed, rows
+from freezethaw.model.scales import Mixture, of_new_run, of_run
 from freezethaw.model.specification import Geometry, Specification, Values
 from freezethaw.model.summaries import Summary, TimeModel, extend, summarise
 
 SMALLEST_VARIANCE = 1e-12  # of a prediction, in units where losses have variance one: rounding may leave less
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The pseudo-observations, each divided by its run's scale, and centred on the prior mean."""
-
-    runs: IntArray  # (M,)
-    directions: Array  # W (M, q)
-    values: Array  # (M,)
-    scales: Scales
-    log_density: float  # of all that the coefficients do not enter
-
-
-def rows(summary: Summary, means: Array, model: ScaleModel) -> Rows:
-    """Scale the pseudo-observations by what each run's own residuals, which know nothing of c, say of its noise."""
-    scales = scales_of(summary.residuals, summary.freedoms, model)
-    s = np.sqrt(scales.plug_in[summary.runs])
-    half_logs = -0.5 * (summary.log_determinants.sum() + len(summary.runs) * LOG_2PI)
-    return Rows(
-        runs=summary.runs,
-        directions=summary.directions / s[:, None],
-        values=(summary.values - summary.directions @ means) / s,
-        scales=scales,
-        log_density=float(half_logs + scales.log_density.sum() - np.log(s).sum()),
-    )
-
-
-def noisy_covariance(r: Rows, K: Array, variances: Array, mean_variances: Array) -> Array:
-    """B = I + R (K x A) R^T + R T R^T, the covariance of the pseudo-observations; A, T diagonal."""
-    W = r.directions
-    B = (W * variances) @ W.T
-    B *= K if len(r.runs) == len(K) and np.array_equal(r.runs, np.arange(len(K))) else K[np.ix_(r.runs, r.runs)]
-    if mean_variances.any():
-        B += (W * mean_variances) @ W.T
-    B.flat[:: len(B) + 1] += 1.0  # the diagonal
-    return B
-
-
-def evidence(r: Rows, B: Array) -> tuple[float, Array, Array]:
-    """Log evidence of all losses, the factor of B, and L^-1 g (the marginal likelihood of section 4.2)."""
-    if not len(B):
-        return 0.0, B, r.values
-    try:
-        L = np.asarray(np.linalg.cholesky(B), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        raise SingularCovarianceError("the covariance of the curves' coefficients is not positive definite") from None
-    z = solve_triangular(L, r.values, lower=True, check_finite=False)
-    return float(r.log_density - 0.5 * z @ z - np.log(np.diag(L)).sum()), L, z
 
 
 @dataclass(frozen=True)
@@ -134,8 +87,7 @@ class Posterior:
     rows: Rows
     log_evidence: float
     _inputs: Array  # (N, D) scaled configurations
-    _factor: Array  # L of B
-    _whitened: Array  # L^-1 g
+    factor: Factor
 
     def asymptotes(self, runs: Sequence[int] = (), configs: ArrayLike | None = None) -> Prediction:
         """Equations 12 to 14: joint distribution of the asymptotes of old runs, then of new configurations."""
@@ -199,24 +151,20 @@ class Posterior:
         C = (W * self.specification.coefficient_variances(self.values)) @ S.T
         C *= correlation(self._inputs, points.configs)[self.rows.runs]
         C += (W * self.specification.coefficient_mean_variances()) @ S.T
-        cross = solve_triangular(self._factor, C, lower=True, check_finite=False) if len(C) else C
+        cross = solve_lower(self.factor.lower, C)
         prior_mean = S @ self.specification.coefficient_means(self.values)
-        return cross, points.offsets + prior_mean + cross.T @ self._whitened
+        return cross, points.offsets + prior_mean + cross.T @ self.factor.whitened
 
     def coefficients(self, inputs: Array) -> tuple[Array, Array]:
         """Mean (P, q) and covariance (P, q, q) of the coefficients at scaled inputs, each input by itself."""
-        W, q = self.rows.directions, len(self.specification.basis)
+        W = self.rows.directions
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
-        k = correlation(self._inputs, inputs)[self.rows.runs]  # (M, P)
-        C = (W * a)[:, None, :] * k[:, :, None] + (W * tau)[:, None, :]  # cov(g, c_j(x_p))
-        P = k.shape[1]
-        Z = C.reshape(len(W), -1)
-        if len(W):
-            Z = solve_triangular(self._factor, Z, lower=True, check_finite=False, overwrite_b=True)
-        mean = self.specification.coefficient_means(self.values) + (Z.T @ self._whitened).reshape(P, q)
-        by_config = Z.reshape(len(W), P, q)
-        return mean, np.diag(a + tau) - np.einsum("mpi,mpj->pij", by_config, by_config)
+        k = correlation(inputs, self._inputs).take(self.rows.runs, axis=1)  # (P, M)
+        C = k[:, None, :] * (W * a).T + (W * tau).T  # (P, q, M): cov(c_j(x_p), g)
+        Z = solve_lower(self.factor.lower, C.reshape(-1, len(W)).T).T.reshape(C.shape)
+        mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
+        return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
 
     def old_inputs(self, runs: IntArray) -> Array:
         """Scaled configurations of old runs."""
@@ -249,23 +197,50 @@ class Posterior:
 
 
 def condition(
-    curves: Curves, specification: Specification, values: Values, geometry: Geometry | None = None
+    curves: Curves,
+    specification: Specification,
+    values: Values,
+    geometry: Geometry | None = None,
+    previous: Posterior | None = None,
 ) -> Posterior:
-    """Condition the model on the curves at fixed hyperparameters."""
+    """Condition the model on the curves at fixed hyperparameters.
+
+    `previous` may be a posterior at the same values in which some of the curves were shorter: it spares work.
+    """
     geometry = geometry or Geometry.plain(curves.dimensions)
     if len(geometry.lengths) != curves.dimensions:
         raise ModelError(f"the geometry has {len(geometry.lengths)} columns, the configurations {curves.dimensions}")
-    missing = [p.name for p in specification.parameters(geometry) if p.name not in values]
-    if missing:
-        raise ModelError(f"no value for hyperparameter {', '.join(missing)} of model {specification.name!r}")
-    time = specification.time_model(values)
+    time = specification.time_model(_complete(values, specification, geometry))
     summary = summarise(curves, time)
     r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
     inputs = scaled(curves.configs, geometry, values)
-    K = correlation(inputs, inputs)
-    B = noisy_covariance(r, K, specification.coefficient_variances(values), specification.coefficient_mean_variances())
-    log_evidence, L, z = evidence(r, B)
-    return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, L, z)
+    a, tau = specification.coefficient_variances(values), specification.coefficient_mean_variances()
+    changed = None
+    if previous is not None and previous.specification == specification and previous.values == values:
+        changed = _changed(previous.curves, curves)
+    if previous is not None and changed is not None:
+        r, factor = renewed(previous.rows, previous.factor, r, changed, Covariances(inputs, a, tau))
+    else:
+        factor = factored(r, noisy_covariance(r, correlation(inputs, inputs), a, tau))
+    log_evidence = evidence(r, factor)
+    return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, factor)
+
+
+def _complete(values: Values, specification: Specification, geometry: Geometry) -> Values:
+    missing = [p.name for p in specification.parameters(geometry) if p.name not in values]
+    if missing:
+        raise ModelError(f"no value for hyperparameter {', '.join(missing)} of model {specification.name!r}")
+    return values
+
+
+def _changed(before: Curves, curves: Curves) -> NDArray[np.bool_] | None:
+    """(N,) which runs are not as they were; none where other runs stood in their places."""
+    n = len(before)
+    if n > len(curves) or not np.array_equal(before.configs, curves.configs[:n]):
+        return None
+    changed = np.ones(len(curves), dtype=bool)
+    changed[:n] = (before.counts != curves.counts[:n]) | (before.sums != curves.sums[:n])
+    return changed
 
 
 def _checked_epochs(epochs: ArrayLike) -> Array:

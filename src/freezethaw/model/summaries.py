@@ -17,10 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.curves import Array, Curves, IntArray, Pattern
+from freezethaw.model.linear import cholesky, solve_lower
 
 Basis = Callable[[Array], Array]  # epochs (T,) -> (T, q)
 Covariance = Callable[[Array, Array], Array]  # epochs (T,), (U,) -> (T, U), without the noise
@@ -92,7 +91,7 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
     t, n = pattern.epochs, len(pattern.runs)
     H = time.basis(t)
     L = _factor(time.covariance(t, t), time.noise)
-    z = solve_triangular(L, np.hstack([H, pattern.losses]), lower=True, check_finite=False)
+    z = solve_lower(L, np.hstack([H, pattern.losses]))
     q = H.shape[1]
     seen = np.arange(len(t))[:, None] < pattern.lengths[None, :]  # (T, n)
     V = np.zeros((n, len(t) + 1, q))
@@ -104,7 +103,7 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
     if len(own):
         # one more row of the factor for each run that has an epoch of its own: (l, d) with |l|^2 + d^2 = k(e, e)
         e = pattern.last_epochs[own]
-        tails[own] = (solve_triangular(L, time.covariance(t, e), lower=True, check_finite=False) * seen[:, own]).T
+        tails[own] = (solve_lower(L, time.covariance(t, e)) * seen[:, own]).T
         variance = _diagonal(time.covariance, e) + time.noise - np.einsum("nt,nt->n", tails[own], tails[own])
         scales[own] = np.sqrt(variance)
         u[-1, own] = (pattern.last_losses[own] - np.einsum("nt,tn->n", tails[own], u[:-1, own])) / scales[own]
@@ -114,13 +113,8 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
 
 def _factor(K: Array, noise: float) -> Array:
     K = K.copy()
-    K[np.diag_indices_from(K)] += noise
-    try:
-        return np.asarray(np.linalg.cholesky(K))
-    except np.linalg.LinAlgError:
-        raise SingularCovarianceError(
-            f"the covariance over epochs is not positive definite with noise variance {noise:g}"
-        ) from None
+    K.flat[:: len(K) + 1] += noise  # the diagonal
+    return cholesky(K, f"the covariance over epochs with noise variance {noise:g}")
 
 
 def _diagonal(covariance: Covariance, t: Array) -> Array:
@@ -156,9 +150,7 @@ def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: 
     pattern, w = curves.patterns[place], summary.whitened[place]
     n = pattern.lengths[column]
     back = np.zeros((len(pattern.epochs) + 1, len(epochs)))  # L^-1 k(t, epochs) on the run's own rows
-    back[:n] = solve_triangular(
-        w.factor[:n, :n], time.covariance(pattern.epochs[:n], epochs), lower=True, check_finite=False
-    )
+    back[:n] = solve_lower(w.factor[:n, :n], time.covariance(pattern.epochs[:n], epochs))
     last = pattern.last_epochs[column]
     if last > 0:
         cross = time.covariance(np.array([last]), epochs)[0]
@@ -168,33 +160,33 @@ def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: 
 
 @dataclass(frozen=True)
 class Extensions:
-    """Losses of every run at common epochs, given its coefficients: mean = offset + slope . c, and a variance."""
+    """Losses of P runs at common epochs, given their coefficients: mean = offset + slope . c, and a variance."""
 
-    offset: Array  # (N, E)
-    slope: Array  # (N, E, q)
-    variance: Array  # (N, E) of the noise-free losses at scale one
+    offset: Array  # (P, E)
+    slope: Array  # (P, E, q)
+    variance: Array  # (P, E) of the noise-free losses at scale one
 
 
-def extend_all(curves: Curves, summary: Summary, time: TimeModel, epochs: Array) -> Extensions:
-    """`extend` for all runs at once, without covariances between epochs. Epochs already seen are smoothed."""
+def extend_all(curves: Curves, summary: Summary, time: TimeModel, epochs: Array, runs: IntArray) -> Extensions:
+    """`extend` for many runs at once, without covariances between epochs. Epochs already seen are smoothed."""
     H, prior = time.basis(epochs), np.diag(time.covariance(epochs, epochs))
-    N, q = len(curves), H.shape[1]
-    offset, variance = np.zeros((N, len(epochs))), np.repeat(prior[None], N, axis=0)
-    slope = np.repeat(H[None], N, axis=0)
-    for pattern, w in zip(curves.patterns, summary.whitened, strict=True):
-        t, runs = pattern.epochs, pattern.runs
-        seen = (np.arange(len(t))[None, :] < pattern.lengths[:, None]).astype(np.float64)  # (n, T)
-        back = solve_triangular(w.factor, time.covariance(t, epochs), lower=True, check_finite=False)  # (T, E)
-        offset[runs] += w.losses[:-1].T @ back
-        slope[runs] -= (
-            (w.basis[:, :-1].transpose(0, 2, 1).reshape(-1, len(t)) @ back).reshape(len(runs), q, -1).transpose(0, 2, 1)
-        )
-        variance[runs] -= seen @ (back * back)
-        own = np.flatnonzero(pattern.last_epochs > 0)
-        if len(own):  # the bordered row of a thinned run's last epoch
-            cross = time.covariance(pattern.last_epochs[own], epochs)
-            tail = (cross - w.tails[own] @ back) / w.tail_scales[own, None]  # (own, E)
-            offset[runs[own]] += w.losses[-1, own][:, None] * tail
-            slope[runs[own]] -= w.basis[own, -1][:, None, :] * tail[:, :, None]
-            variance[runs[own]] -= tail * tail
+    offset, variance = np.zeros((len(runs), len(epochs))), np.repeat(prior[None], len(runs), axis=0)
+    slope = np.repeat(H[None], len(runs), axis=0)
+    for index, (pattern, w) in enumerate(zip(curves.patterns, summary.whitened, strict=True)):
+        here = np.flatnonzero(curves.places[runs, 0] == index)
+        columns = curves.places[runs[here], 1]
+        t = pattern.epochs
+        seen = (np.arange(len(t))[None, :] < pattern.lengths[columns, None]).astype(np.float64)  # (n, T)
+        back = solve_lower(w.factor, time.covariance(t, epochs))  # (T, E)
+        offset[here] += w.losses[:-1, columns].T @ back
+        slope[here] -= np.matmul(back.T, w.basis[columns, :-1])
+        variance[here] -= seen @ (back * back)
+        own = pattern.last_epochs[columns] > 0
+        if own.any():  # the bordered row of a thinned run's last epoch
+            here, columns = here[own], columns[own]
+            cross = time.covariance(pattern.last_epochs[columns], epochs)
+            tail = (cross - w.tails[columns] @ back) / w.tail_scales[columns, None]  # (own, E)
+            offset[here] += w.losses[-1, columns][:, None] * tail
+            slope[here] -= w.basis[columns, -1][:, None, :] * tail[:, :, None]
+            variance[here] -= tail * tail
     return Extensions(offset, slope, np.maximum(variance, 0.0))

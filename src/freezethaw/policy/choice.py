@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.model.belief import Forecaster
-from freezethaw.model.outlook import Outlook, extend_old_runs, of_new_runs, of_old_runs
+from freezethaw.model.outlook import Outlook, look
 from freezethaw.model.posterior import Posterior
-from freezethaw.model.summaries import Extensions
 from freezethaw.policy.rate import gains, rates
 
 Array = NDArray[np.float64]
@@ -69,14 +67,26 @@ def decision_epochs(max_epochs: int, done: IntArray) -> Array:
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """The run or configuration with the largest improvement rate."""
-    done = forecaster.posteriors[0].curves.last_epochs
+    posteriors = forecaster.posteriors
+    done = posteriors[0].curves.last_epochs
     epochs = decision_epochs(options.max_epochs, done[options.runs].astype(np.int64))
-    extensions = [extend_old_runs(p, epochs) for p in forecaster.posteriors]
-    bests = [best_expected(p, e, epochs, contenders(p)) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
-    screen = int(rng.choice(len(bests), p=forecaster.weights))
-    old, new = _screened(forecaster.posteriors[screen], extensions[screen], bests[screen], epochs, options)
-    entries = _old_entries(forecaster, extensions, bests, epochs, options, old)
-    entries += _new_entries(forecaster, bests, epochs, options, new)
+    leaders = contenders(posteriors[0])
+    screen = posteriors[int(rng.choice(len(posteriors), p=forecaster.weights))]
+    old, new = _screened(screen, leaders, epochs, options)
+    runs, configs = options.runs[old], options.candidates[new]
+    everyone = np.concatenate([leaders, runs])
+    outlooks = [look(p, everyone, configs, epochs) for p in posteriors]
+    bests = [best_expected(o, epochs, done[leaders]) for o in outlooks]
+    found = gains([o.without(len(leaders)) for o in outlooks], bests, forecaster.weights)
+    rate, at = rates(found, epochs, np.concatenate([done[runs], np.zeros(len(new))]), options.left)
+    score = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
+    members = [(int(run), None) for run in runs] + [(None, int(place)) for place in new]
+    entries = [
+        Entry(
+            run, candidate, float(score[p]), int(epochs[i]), float(found.chance[p, i]), float(found.improvement[p, i])
+        )
+        for p, ((run, candidate), i) in enumerate(zip(members, at, strict=True))
+    ]
     return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests))
 
 
@@ -92,82 +102,24 @@ def contenders(posterior: Posterior) -> IntArray:
     return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
 
 
-def best_expected(posterior: Posterior, extensions: Extensions, epochs: Array, runs: IntArray) -> float:
-    """The lowest posterior mean of the noise-free loss over recorded epochs: the lowest raw loss is biased by noise."""
-    means, _ = posterior.coefficients(posterior.old_inputs(runs))
-    smooth = extensions.offset[runs] + np.einsum("pej,pj->pe", extensions.slope[runs], means)
-    recorded = epochs[None, :] <= posterior.curves.last_epochs[runs][:, None]
-    return float(np.where(recorded, smooth, np.inf).min())
+def best_expected(outlook: Outlook, epochs: Array, done: Array) -> float:
+    """The lowest posterior mean of the noise-free loss over recorded epochs: the lowest raw loss is biased by noise.
+
+    The first runs of the outlook are the contenders, trained up to the epochs `done`.
+    """
+    recorded = epochs[None, :] <= done[:, None]
+    return float(np.where(recorded, outlook.mean[: len(done)], np.inf).min())
 
 
-def _screened(
-    posterior: Posterior, extensions: Extensions, best: float, epochs: Array, options: Options
-) -> tuple[IntArray, IntArray]:
+def _screened(posterior: Posterior, leaders: IntArray, epochs: Array, options: Options) -> tuple[IntArray, IntArray]:
     """The most promising of each kind under one sample: places in `runs` and in `candidates`."""
-
-    def promising(look: Callable[[], Outlook], done: Array, worth: Array, size: int) -> IntArray:
-        if len(worth) <= size:
-            return np.arange(len(worth))
-        rate, _ = rates(gains([look()], [best], np.ones(1)), epochs, done, options.left)
-        return np.argsort(-rate * worth)[:size]
-
-    done = posterior.curves.last_epochs[options.runs]
-    old = promising(
-        lambda: of_old_runs(posterior, options.runs, epochs, extensions), done, options.worth_old, OLD_BASKET
-    )
-    none = np.zeros(len(options.candidates))
-    new = promising(lambda: of_new_runs(posterior, options.candidates, epochs), none, options.worth_new, NEW_BASKET)
-    return old, new
-
-
-def _old_entries(
-    forecaster: Forecaster,
-    extensions: Sequence[Extensions],
-    bests: Sequence[float],
-    epochs: Array,
-    options: Options,
-    places: IntArray,
-) -> list[Entry]:
-    if not len(places):
-        return []
-    runs = options.runs[places]
-    outlooks = [of_old_runs(p, runs, epochs, e) for p, e in zip(forecaster.posteriors, extensions, strict=True)]
-    done = forecaster.posteriors[0].curves.last_epochs[runs]
-    members = [(int(run), None) for run in runs]
-    return _entries(members, outlooks, bests, forecaster, epochs, done, options.worth_old[places], options.left)
-
-
-def _new_entries(
-    forecaster: Forecaster, bests: Sequence[float], epochs: Array, options: Options, places: IntArray
-) -> list[Entry]:
-    if not len(places):
-        return []
-    outlooks = [of_new_runs(p, options.candidates[places], epochs) for p in forecaster.posteriors]
-    members = [(None, int(place)) for place in places]
-    none = np.zeros(len(places))
-    return _entries(members, outlooks, bests, forecaster, epochs, none, options.worth_new[places], options.left)
-
-
-def _entries(
-    members: Sequence[tuple[int | None, int | None]],
-    outlooks: Sequence[Outlook],
-    bests: Sequence[float],
-    forecaster: Forecaster,
-    epochs: Array,
-    done: Array,
-    worth: Array,
-    left: float,
-) -> list[Entry]:
-    found = gains(outlooks, bests, forecaster.weights)
-    rate, at = rates(found, epochs, done, left)
-    return [
-        Entry(
-            run,
-            candidate,
-            float(rate[p] * worth[p]),
-            int(epochs[i]),
-            float(found.chance[p, i]),
-            float(found.improvement[p, i]),
-        )
-        for p, ((run, candidate), i) in enumerate(zip(members, at, strict=True))
-    ]
+    old, new = np.arange(len(options.runs)), np.arange(len(options.candidates))
+    if len(old) <= OLD_BASKET and len(new) <= NEW_BASKET:
+        return old, new
+    outlook = look(posterior, np.concatenate([leaders, options.runs]), options.candidates, epochs)
+    done = posterior.curves.last_epochs
+    best = best_expected(outlook, epochs, done[leaders])
+    spent = np.concatenate([done[options.runs], np.zeros(len(new))])
+    rate, _ = rates(gains([outlook.without(len(leaders))], [best], np.ones(1)), epochs, spent, options.left)
+    scores = rate * np.concatenate([options.worth_old, options.worth_new])
+    return np.argsort(-scores[: len(old)])[:OLD_BASKET], np.argsort(-scores[len(old) :])[:NEW_BASKET]

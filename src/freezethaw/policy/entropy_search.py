@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from freezethaw.model.belief import Forecaster
 from freezethaw.model.correlation import correlation
-from freezethaw.model.outlook import extend_old_runs, of_new_runs, of_old_runs
+from freezethaw.model.outlook import look
 from freezethaw.model.posterior import Points, Posterior
 from freezethaw.policy.choice import Choice, Entry, Options
 from freezethaw.policy.improvement import expected_improvement
@@ -79,12 +79,11 @@ def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple
     incumbents = []
     for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
         end = np.array([posterior.specification.horizon])
-        asymptotes = of_old_runs(posterior, everyone, end, extend_old_runs(posterior, end))
-        incumbents.append(float(asymptotes.mean.min()))
-        old += weight * _mixed_improvement(incumbents[-1], asymptotes.mean, asymptotes.deviations, asymptotes.weights)
-        if len(new):
-            fresh = of_new_runs(posterior, options.candidates, end)
-            new += weight * _mixed_improvement(incumbents[-1], fresh.mean, fresh.deviations, fresh.weights)
+        asymptotes = look(posterior, everyone, options.candidates, end)
+        incumbents.append(float(asymptotes.mean[: len(old)].min()))
+        found = weight * _mixed_improvement(incumbents[-1], asymptotes.mean, asymptotes.deviations, asymptotes.weights)
+        old += found[: len(old)]
+        new += found[len(old) :]
     chosen_old = np.argsort(-old, kind="stable")[:OLD]
     if len(options.runs) and not np.isin(chosen_old, options.runs).any():  # someone must be choosable
         chosen_old[-1] = options.runs[old[options.runs].argmax()]

@@ -16,7 +16,7 @@ from freezethaw.study.catalogue import Catalogue
 
 Array = NDArray[np.float64]
 
-MOST_RUNS = 2000  # beyond this the model keeps the runs that matter
+MOST_RUNS = 600  # beyond this the model keeps the runs that matter
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Insight:
         if self.belief is None:
             return self._begin(observations, rng)
         try:
-            return carry(self.belief, observations, rng)
+            before = None if self._draft is None else self._draft[1].forecaster
+            return carry(self.belief, observations, rng, before)
         except ModelError:  # every sample was contradicted at once
             return self._begin(observations, rng)
 

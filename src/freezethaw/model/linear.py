@@ -1,0 +1,36 @@
+"""The two library calls that everything rests on: a Cholesky factor, and forward substitution with it.
+
+LAPACK is called directly: matrices here are small and many, and the checks and copies of the general wrappers would
+cost as much as the work. Factors are kept in LAPACK's own order (columns), so that no solve copies them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtrs
+
+from freezethaw.errors import SingularCovarianceError
+
+Array = NDArray[np.float64]
+
+
+def cholesky(A: Array, what: str) -> Array:
+    """Lower factor L of a symmetric A = L L^T; A is not kept. `what` names it, should it not be positive definite."""
+    if not len(A):
+        return A
+    # the transpose of a symmetric matrix is itself, in LAPACK's order: it is factored in place
+    L, info = dpotrf(A.T, lower=1, clean=1, overwrite_a=1)
+    if info or not np.isfinite(L[-1, -1]):
+        raise SingularCovarianceError(f"{what} is not positive definite")
+    return np.asarray(L)
+
+
+def solve_lower(L: Array, b: Array) -> Array:
+    """L^-1 b for one or several columns b."""
+    if not L.size or not b.size:
+        return b.copy()
+    x, info = dtrtrs(L, b, lower=1)
+    if info:
+        raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
+    return np.asarray(x)
