@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=1000, help="of the study that is opened")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     with ExitStack() as stack:
@@ -195,10 +196,10 @@ def main() -> None:
         names = (f"sqlite:///{folder}/{number}.db" for number in range(1000))
         sizes = given.processes, given.seconds, given.rounds
         commits = contest("sqlite", lambda: next(names), *sizes)
-        opened = [opening("sqlite", next(names))]
+        opened = [opening("sqlite", next(names), given.runs)]
         server = stack.enter_context(servers.postgresql())
         commits += contest("postgresql", lambda: servers.fresh_database(server), *sizes)
-        opened += [opening("postgresql", servers.fresh_database(server))]
+        opened += [opening("postgresql", servers.fresh_database(server), given.runs)]
     machine = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "cores": os.cpu_count()}
     result = {"processes": given.processes, "seconds": given.seconds, "machine": machine}
     given.output.write_text(json.dumps(result | {"commits": commits, "opening": opened}, indent=1) + "\n")

@@ -78,7 +78,7 @@ class Worker:
 
     def train(self, work: Committed) -> None:
         lease, run = work.lease, work.decision.run
-        with Heartbeat(self.study.beat, lease, self.orders.lease_seconds):
+        with Heartbeat(self.study.beat, lease, seconds=self.orders.lease_seconds):
             with self.keeper.load(lease) as loaded:
                 state = State.load(loaded.folder, run, loaded.epoch) if loaded else State.begin(run)
             self.keeper.tidy(lease)

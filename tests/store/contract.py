@@ -378,6 +378,23 @@ class StoreContract:
         assert study.take_over(one) is not None
         assert study.take_over(two) is None
 
+    def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(self, url):
+        """Between the look and the taking: what was seen must still be so."""
+        study = opened(url)
+        lease = decide(study).lease
+        times = iter([0.0, 100.0])
+
+        def clock():
+            now = next(times)
+            if now:
+                study.beat(lease)
+            return now
+
+        watcher = Watcher(60.0, clock)
+        assert study.take_over(watcher) is None
+        assert study.take_over(watcher) is None
+        study.record(lease, report(1, 1.0))
+
     def test_a_dead_process_of_this_machine_loses_its_lease_at_once(self, url):
         code = (
             "import os, sys\n"

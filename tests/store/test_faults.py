@@ -10,7 +10,7 @@ from benchmarks.faults import audit, scenarios
 from benchmarks.faults.worker import Worker
 from benchmarks.servers import fresh_database
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]  # we fork
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

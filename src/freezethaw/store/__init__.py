@@ -11,7 +11,7 @@ How a process uses it:
     known = study.load(known)                             # only what changed since; decide outside any transaction
     done = study.commit(permit, Proposal(run, config, to_epoch, reason, basket), known.change, sampler_state)
 
-    with Heartbeat(study.beat, done.lease) as heart:      # while training
+    with Heartbeat(study.beat, done.lease) as heart:      # while training; heart.lost says what others took over
         study.record(done.lease, Report(epoch, (loss,), (seconds,)), checkpoint)     # LeaseLost: stop
     study.record(done.lease, close="told")                # or together with the last losses
 
