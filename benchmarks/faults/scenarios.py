@@ -21,7 +21,8 @@ from sqlalchemy.engine import Engine
 from benchmarks.faults.audit import Broken, audit
 from benchmarks.faults.decider import definition
 from benchmarks.faults.worker import Orders, serve
-from freezethaw.store import Store
+from freezethaw.errors import StoreError
+from freezethaw.store import Store, heads, leases
 
 NewUrl = Callable[[], str]
 PATIENCE = 300.0  # seconds after which a scenario is given up
@@ -147,6 +148,17 @@ def _errors(orders: Orders) -> str:
     return "".join(path.read_text() for path in orders.folder.glob("*.error"))
 
 
+def _writing(url: str) -> bool:
+    """Whether somebody is within a transaction just now."""
+    try:
+        with Store(url, wait=0.3) as store, store._database.writing() as connection:
+            leases.lock_all(connection, 1)
+            heads.lock(connection, 1)
+    except StoreError:
+        return True
+    return False
+
+
 def stopped(new_url: NewUrl, count: int, seed: int = 0) -> dict[str, Any]:
     """Stop a worker past its lease, let another finish its run, continue it: its late write must be refused."""
     rng, lost = random.Random(seed), 0
@@ -157,6 +169,10 @@ def stopped(new_url: NewUrl, count: int, seed: int = 0) -> dict[str, Any]:
                 time.sleep(0.01)
             time.sleep(rng.uniform(0.0, 0.3))
             os.kill(sleeper, signal.SIGSTOP)
+            while _writing(orders.url):  # SQLite cannot take its lock from a process that stopped while it wrote
+                os.kill(sleeper, signal.SIGCONT)
+                time.sleep(0.01)
+                os.kill(sleeper, signal.SIGSTOP)
             [code] = _wait([start(orders)])
             os.kill(sleeper, signal.SIGCONT)
             codes = [code, *_wait([sleeper])]

@@ -118,8 +118,9 @@ def _dispose(engine: Engine, pid: int) -> None:
 CAUSES = (
     (
         "database is locked",
-        "is locked by another process and stayed so for {wait:g} s: is a backup or another tool at it?",
+        "is locked by another process and stayed so for {wait:g} s: is one stopped, or another tool at it?",
     ),
+    ("lock timeout", "is locked by another session and stayed so for {wait:g} s"),
     ("readonly database", "cannot be written: the file or its folder is read-only"),
     ("database or disk is full", "cannot be written: the disk is full. Nothing recorded is lost; free room and go on"),
     ("disk I/O error", "cannot be read or written: the disk reports an error, or is full"),
@@ -198,13 +199,18 @@ def begin_fairly(cursor: Any, wait: float) -> None:
         cursor.execute(f"PRAGMA busy_timeout={int(1000 * wait)}")
 
 
+def _server_options(wait: float) -> str:
+    """Give up a lock after `wait`, and take it from a client that was stopped within a transaction before others do."""
+    return f"-c lock_timeout={int(1000 * wait)} -c idle_in_transaction_session_timeout={int(500 * wait)}"
+
+
 def _postgresql_engine(url: URL, wait: float) -> Engine:
     try:
         engine = create_engine(
             url,
             connect_args={
                 "connect_timeout": max(1, int(min(wait, 30))),
-                "options": f"-c lock_timeout={int(1000 * wait)}",
+                "options": _server_options(wait),
             },
         )
     except ModuleNotFoundError:

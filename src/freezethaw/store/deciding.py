@@ -62,9 +62,10 @@ def insert_run(
     state: str,
     epochs: int = 0,
     added: bool = False,
+    outcome: str = "",
 ) -> None:
     """A new row of a run."""
-    row = {"study": head.study, "run": run, "config": documents.dump(dict(config)), "state": state, "outcome": ""}
+    row = {"study": head.study, "run": run, "config": documents.dump(dict(config)), "state": state, "outcome": outcome}
     row |= {"added": added, "epochs": epochs, "created": head.change, "change": head.change}
     connection.execute(insert(runs).values(row))
 

@@ -39,7 +39,8 @@ def load(connection: Connection, study: int, at: int) -> Snapshot:
     waiting = or_(wishes.c.closed.is_(None), wishes.c.closed > at)
     query = select(wishes).where(wishes.c.study == study, wishes.c.created <= at, waiting)
     queue = loading.as_wishes(connection, query, by_number)
-    return Snapshot(at, defined.version, definition, tuple(by_number.values()), pending, len(taken), queue)
+    last = taken[-1].number if taken else 0
+    return Snapshot(at, defined.version, definition, tuple(by_number.values()), pending, last, queue)
 
 
 def _open(decision: Row[Any], at: int) -> bool:

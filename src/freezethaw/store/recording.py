@@ -103,7 +103,7 @@ def finite_losses(losses: Sequence[object]) -> None:
 
 
 def rows(study: int, run: int, report: Report, after: int = 0) -> list[dict[str, Any]]:
-    """Rows of the epochs after `after`."""
+    """What is in the rows of the epochs after `after`, but for the change."""
     count = len(report.losses)
     seconds = report.seconds or (math.nan,) * count
     metrics: Sequence[Mapping[str, Any] | None] = report.metrics or (None,) * count
@@ -129,13 +129,14 @@ def _written(connection: Connection, head: Head, run: int, report: Report, done:
     if report.first_epoch <= done:
         repeated, different = _compared(connection, head, run, report, done)
     if last > done:
-        _insert(connection, head, run, report, done)
+        insert_epochs(connection, head, run, report, done)
         grown = {"of_study": head.study, "of_run": run, "new_epochs": last, "new_change": head.change}
         connection.execute(_GROWN, grown)
     return Recorded(head.change, last, repeated, different)
 
 
-def _insert(connection: Connection, head: Head, run: int, report: Report, after: int = 0) -> None:
+def insert_epochs(connection: Connection, head: Head, run: int, report: Report, after: int = 0) -> None:
+    """Rows of the epochs after `after`."""
     connection.execute(_INSERT, [{**row, "change": head.change} for row in rows(head.study, run, report, after)])
 
 
@@ -194,5 +195,5 @@ def add_run(connection: Connection, head: Head, config: Mapping[str, Any], repor
     state = "diverged" if diverged else "finished"
     deciding.insert_run(connection, head, head.runs, config, state, len(report.losses), added=True)
     if report.losses:
-        _insert(connection, head, head.runs, report)
+        insert_epochs(connection, head, head.runs, report)
     return head.runs

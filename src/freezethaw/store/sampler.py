@@ -24,10 +24,10 @@ class SamplerMemory:
     def __init__(self) -> None:
         self._last: tuple[int, Any, int] | None = None  # decision, state, how many differences it is from a whole one
 
-    def row(self, decision: int, state: Any, newest: int | None) -> tuple[int | None, str]:
-        """Base and document to write; `newest` is the last decision in the store that has a state."""
+    def row(self, decision: int, state: Any) -> tuple[int | None, str]:
+        """Base and document to write. The base need not be the state just before: any that is in the store will do."""
         last = self._last
-        base = None if last is None or last[0] != newest or last[2] + 1 >= WHOLE_EVERY else last
+        base = None if last is None or last[2] + 1 >= WHOLE_EVERY else last
         text = documents.dump(state if base is None else deltas.difference(base[1], state))
         if len(text) > LARGEST:
             raise StoreError(f"the sampler state of decision {decision} has {len(text)} characters; that is too much")

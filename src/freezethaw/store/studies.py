@@ -23,6 +23,7 @@ from freezethaw.store import (
     loading,
     recording,
     sampler,
+    saving,
     wishes,
 )
 from freezethaw.store.database import Database
@@ -96,6 +97,22 @@ class Store:
             else:
                 _amend(connection, found[0], name, checked)
         return StoredStudy(self._database, name, *found)
+
+    def save(self, name: str, snapshot: Snapshot, sampler_state: Any = None) -> tuple[StoredStudy, dict[int, Lease]]:
+        """Write a whole study from elsewhere under a name that is free.
+
+        Gives it, and the leases (of this process) of its pending decisions by their numbers.
+        """
+        definition, name = definitions.checked(snapshot.definition), _checked_name(name)
+        with self._database.writing() as connection:
+            self._database.lock_names(connection)
+            if _find(connection, name) is not None:
+                raise StudyError(f"there is a study {name!r} in {self.url} already: choose another name, or delete it")
+            found = _create(connection, name, definition)
+            head = heads.lock(connection, found[0])
+            granted = saving.write(connection, head, snapshot, sampler_state, Process.current())
+            heads.advance(connection, head)
+        return StoredStudy(self._database, name, *found), granted
 
     def open(self, name: str) -> StoredStudy:
         """A study that exists."""
@@ -231,8 +248,7 @@ class StoredStudy:
         with self._changing(permit) as (connection, head):
             committed = deciding.commit(connection, head, proposal, basis, Process.current())
             if sampler_state is not None:
-                newest = sampler.newest(connection, self._study)
-                base, text = self._memory.row(head.decisions, sampler_state, newest)
+                base, text = self._memory.row(head.decisions, sampler_state)
                 sampler.write(connection, self._study, head.decisions, base, text)
             if not keep_permit:
                 leases.release(connection, self._study, permit)
