@@ -95,14 +95,14 @@ class StoreContract:
 
     def test_studies_are_listed_and_deleted_whole(self, url):
         store = Store(url)
-        one, two = (store.create_or_open(name, definition()) for name in ("one", "two"))
+        two, one = (store.create_or_open(name, definition()) for name in ("two", "one"))
         lease = decide(one).lease
         one.record(lease, report(1, 1.0, 2.0), NewCheckpoint(2, "a", "b", 3))
         one.enqueue(CONFIG)
         decide(two, state={"a": 1})
         assert [(i.name, i.runs, i.epochs, i.decisions) for i in store.studies()] == [
-            ("one", 1, 2, 1),
             ("two", 1, 0, 1),
+            ("one", 1, 2, 1),
         ]
         store.delete("one")
         assert [info.name for info in store.studies()] == ["two"]

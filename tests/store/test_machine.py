@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from benchmarks.servers import fresh_database
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
@@ -58,7 +59,6 @@ class Model:
 
 class Machine(RuleBasedStateMachine):
     leases = Bundle("leases")
-    url = None  # set by subclasses
 
     @initialize()
     def begin(self):
@@ -169,5 +169,20 @@ class Machine(RuleBasedStateMachine):
             assert repr(self.study.load(at=then.change).runs) == repr(then.runs)
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+class ServedMachine(Machine):
+    server = ""
+
+    def new_url(self):
+        return fresh_database(self.server)
+
+
+class TestSqlite(Machine.TestCase):
+    settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+
+
+class TestPostgresql(ServedMachine.TestCase):
+    settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+
+    @pytest.fixture(autouse=True)
+    def served(self, postgresql_server):
+        ServedMachine.server = postgresql_server

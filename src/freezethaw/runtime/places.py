@@ -107,8 +107,8 @@ class RemotePlace:
             raise CheckpointError(
                 f"checkpoints at {url} need fsspec: pip install 'freezethaw[remote]' and the package for this protocol"
             ) from None
+        self._files: Any
         try:
-            self._files: Any = None
             self._files, self._root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError, OSError) as error:
             raise CheckpointError(f"cannot keep checkpoints at {url}: {error}") from error

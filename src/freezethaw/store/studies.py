@@ -244,9 +244,9 @@ class StoredStudy:
         `permit` is the lease to decide, given back by this unless `keep_permit`; `basis` is the change of the snapshot
         that was decided on. Raises LeaseLost where another process decides by now: load again and ask for permission.
         """
-        base = None
+        base, here = None, Process.current()  # before the lock is taken
         with self._changing(permit) as (connection, head):
-            committed = deciding.commit(connection, head, proposal, basis, Process.current())
+            committed = deciding.commit(connection, head, proposal, basis, here)
             if sampler_state is not None:
                 base, text = self._memory.row(head.decisions, sampler_state)
                 sampler.write(connection, self._study, head.decisions, base, text)
