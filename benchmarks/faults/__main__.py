@@ -26,9 +26,12 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the full counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--only", nargs="+", help="scenarios; the results of others are kept")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     found: dict[str, object] = {"python": platform.python_version(), "cores": os.cpu_count(), "share": given.share}
+    if given.only and given.output.exists():
+        found = json.loads(given.output.read_text()) | found
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         for database in given.databases:
@@ -45,6 +48,8 @@ def main() -> int:
                 "moved_clock": lambda: scenarios.moved_clock(new_url),  # noqa: B023
             }
             for name, play in plan.items():
+                if given.only and name not in given.only:
+                    continue
                 begin = time.perf_counter()
                 result = play()
                 found[f"{database}/{name}"] = result | {"seconds": round(time.perf_counter() - begin, 1)}

@@ -114,6 +114,7 @@ class StoreContract:
         fresh = store.create_or_open("one", definition())
         assert fresh.uid != one.uid
         assert fresh.load().runs == fresh.events() == fresh.checkpoints() == ()
+        assert decide(fresh).lease == lease  # the same numbers, in another study
         with pytest.raises(LeaseLost, match="deleted"):  # its old worker does not write into its namesake
             one.record(lease, report(3, 1.0))
         with pytest.raises(StudyError, match=r"no study 'three'.*; it has 'two', 'one'"):
@@ -177,6 +178,16 @@ class StoreContract:
         study.record(thaw.lease, Report(4, tuple(float(e) for e in range(4, 11))), close="told")
         assert study.load().runs[0].state == "finished"
         assert study.load().pending == ()
+
+    def test_one_more_loss_is_seen_by_who_looks_again(self, url):
+        study = opened(url)
+        lease = decide(study).lease
+        known = [opened(url).load()]
+        for epoch in range(1, 6):
+            found = study.record(lease, report(epoch, 1.0 / epoch))
+            known.append(study.load(known[-1]))
+            assert (known[-1].change, known[-1].runs[0].epoch) == (found.change, epoch)
+        assert study.load(at=known[2].change).runs[0].losses == (1.0, 0.5)
 
     @pytest.mark.parametrize("loss", [sys.float_info.max, -sys.float_info.max, 5e-324, 0.1, 1 / 3])
     def test_a_loss_comes_back_bit_for_bit(self, url, loss):
