@@ -250,3 +250,35 @@ def test_a_study_ends_when_going_on_is_not_worthwhile(policy):
     assert spent[1.0, 0.02][0] < 60
     assert spent[1000.0, 20.0][1].startswith("not worthwhile")
     assert spent[1.0, 1e-9] == (60, "budget spent: 60 epochs")
+
+
+def test_where_going_back_and_forth_is_dear_fewer_decisions_grant_more():
+    """The same search with prices: fewer changes of run, several epochs at once, and never beyond what is left."""
+
+    def search(prices):
+        study = ft.Study(ft.Space(x=ft.Float(0.0, 1.0)), max_epochs=20, seed=1, budget=60, prices=prices)
+        granted, changes, last = [], 0, None
+        while True:
+            try:
+                decision = study.ask()
+            except ft.StudyFinished:
+                break
+            x = decision.config["x"]
+            epochs = range(decision.from_epoch + 1, decision.to_epoch + 1)
+            study.tell(decision, [(x - 0.3) ** 2 + 1 / e for e in epochs])
+            granted.append(decision.epochs)
+            changes += decision.run != last
+            last = decision.run
+        assert sum(granted) == 60
+        return max(granted), changes
+
+    most, changes = search(None)
+    assert most == 1
+    most_dear, changes_dear = search(ft.Prices(start=4.0, save=2.0, load=2.0))
+    assert most_dear >= 3
+    assert changes_dear < changes
+
+
+def test_prices_that_make_no_sense_are_refused():
+    with pytest.raises(ft.StudyError, match="save must be a number of seconds"):
+        ft.Prices(save=-1.0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         StudyFinished,
         TellError,
     )
-    from freezethaw.records import Best, Budget, Checkpoints, Decision, Result, Run
+    from freezethaw.records import Best, Budget, Checkpoints, Decision, Prices, Result, Run
     from freezethaw.space import Choice, Float, Int, Space
     from freezethaw.study import Study
     from freezethaw.tune import tune
@@ -27,6 +27,7 @@ _HOMES = {
     "AllPending": "errors",
     "Best": "records",
     "Budget": "records",
+    "Prices": "records",
     "Checkpoints": "records",
     "Choice": "space",
     "Decision": "records",
@@ -55,6 +56,7 @@ __all__ = [
     "FreezeThawError",
     "Int",
     "ModelError",
+    "Prices",
     "Result",
     "Run",
     "Space",

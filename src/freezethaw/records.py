@@ -105,6 +105,24 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What it costs to go back and forth between runs, in seconds; in epochs where no seconds are told.
+
+    Where prices are high, decisions grant several epochs at once, and the run in hand is left for good reasons only.
+    """
+
+    start: float = 0.0  # of a worker's taking up any run: the process, the data
+    save: float = 0.0  # of freezing the run in hand
+    load: float = 0.0  # of thawing another
+
+    def __post_init__(self) -> None:
+        for name in ("start", "save", "load"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+                raise StudyError(f"Prices: {name} must be a number of seconds that is not negative, not {value!r}")
+
+
+@dataclass(frozen=True)
 class Checkpoints:
     """Where checkpoints go, how much room they may take, and how often a running run is saved."""
 

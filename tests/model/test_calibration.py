@@ -97,7 +97,7 @@ def calibration(datasets=120, length=5, seed=1):
     return found
 
 
-def geweke(chains=48, length=12, seed=1):
+def geweke(chains=48, length=12, seed=2):
     """p-values for each hyperparameter: first and second moments of the chains' means, and their last states."""
     rng = np.random.default_rng(seed)
     scores = np.empty((chains, length, len(NAMES)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -27,7 +29,8 @@ def forecaster(seed=0, runs=4, model="paper"):
 def options(found, candidates=3, seed=1):
     count = len(found.posteriors[0].curves)
     fresh = np.random.default_rng(seed).random((candidates, 2))
-    return Options(np.arange(count), fresh, 20, np.ones(count), np.ones(candidates))
+    one, other = np.ones(count), np.ones(candidates)
+    return Options(np.arange(count), fresh, 20, one, other, 0 * one, 0 * other)
 
 
 def dense_joint(posterior, basket, choice):
@@ -144,7 +147,7 @@ def test_p_min_is_a_distribution_and_prefers_the_lower():
 def test_finished_and_leased_runs_compete_but_are_not_chosen():
     found = forecaster(runs=5)
     everyone = options(found)
-    limited = Options(np.array([3]), everyone.candidates, 20, np.ones(1), everyone.worth_new)
+    limited = replace(everyone, runs=np.array([3]), worth_old=np.ones(1), price_old=np.zeros(1))
     basket, _, _ = entropy_search.fill_basket(found, limited)
     assert set(basket.old) == set(range(5))
     choice = entropy_search.choose(found, limited, np.random.default_rng(0))

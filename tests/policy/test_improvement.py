@@ -12,8 +12,11 @@ from scipy.stats import norm
 from freezethaw.model.outlook import Outlook
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
 from freezethaw.policy.prices import relative_prices
-from freezethaw.policy.rate import expected_cost, gains, rates
+from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
+from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
 from freezethaw.policy.survival import survival
+
+NONE = np.zeros((1, 3))  # no surprise
 
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
@@ -51,10 +54,12 @@ def test_gains_average_over_samples_and_components():
 
 def test_the_rate_looks_only_ahead():
     outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)))
-    rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]))
+    rate, at = rates(gains([outlook], [0.0], np.ones(1)), NONE, np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
-    _, near = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), left=1)
+    _, near = rates(
+        gains([outlook], [0.0], np.ones(1)), NONE, np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), left=1
+    )
     assert near[0] == 1  # what the budget does not reach is worth nothing
 
 
@@ -92,3 +97,34 @@ def test_survival_of_all_or_none():
     known = np.random.default_rng(0).random((30, 2))
     assert (survival(known, np.ones(30), known) > 0.85).all()
     assert (survival(known, np.zeros(30), known) < 0.3).all()
+
+
+def test_a_price_turns_the_balance_and_grants_more_at_once():
+    outlook = Outlook(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)))
+    found = gains([outlook], [0.0], np.ones(1))
+    epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
+    _, cheap = rates(found, NONE, epochs, done, np.zeros(1))
+    rate, dear = rates(found, NONE, epochs, done, np.full(1, 5.0))
+    assert cheap[0] == 0
+    assert dear[0] == 2  # having paid, it goes further
+    assert rate[0] == pytest.approx(0.6 / 8.0, rel=1e-3)
+    assert epochs_to_grant(0.0, 10) == 1
+    assert epochs_to_grant(8.0, 10) == 4
+    assert epochs_to_grant(8.0, 3) == 3
+
+
+def test_stretches_of_time_double_and_are_covered_by_their_share():
+    assert 2.0 ** stretches(10) == pytest.approx([0.5, 1, 2, 4, 8, 10])
+    assert 2.0 ** stretches(4) == pytest.approx([0.5, 1, 2, 4])
+    assert 2.0 ** stretches(1) == pytest.approx([0.5, 1])
+    share = covered(np.array([0.0, 2.0]), np.array([2.0, 5.0]), stretches(10))
+    assert share[0] == pytest.approx([1, 1, 0, 0, 0])
+    assert share[1] == pytest.approx([0, 0, 1, np.log2(5 / 4), 0])
+
+
+def test_surprises_fade_with_the_runs_that_went_there():
+    lengths, epochs = np.array([1.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0, 8.0])
+    gain = surprises(lengths, np.array([0.0, 1.0]), epochs, 8)
+    assert np.diff(gain[0]) == pytest.approx([SURPRISE / 2, SURPRISE / 2, SURPRISE])  # 3 runs, 1 run, 1 run, none
+    assert gain[0, 0] == pytest.approx(SURPRISE / 4)
+    assert gain[1] == pytest.approx(gain[0] - gain[0, 0])  # what was seen of the run surprises no more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from freezethaw.model.belief import Forecaster
 from freezethaw.model.outlook import Outlook, look
 from freezethaw.model.posterior import Posterior
-from freezethaw.policy.rate import gains, rates
+from freezethaw.policy.rate import Gains, epochs_to_grant, gains, rates
+from freezethaw.policy.surprise import surprises
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -28,6 +30,8 @@ class Options:
     max_epochs: int
     worth_old: Array  # (len(runs),) chance not to diverge, over the relative price of an epoch
     worth_new: Array  # (C,)
+    price_old: Array  # (len(runs),) of taking a run up, in epochs
+    price_new: Array  # (C,)
     left: float = np.inf  # epochs that the whole study may still spend
 
 
@@ -41,6 +45,7 @@ class Entry:
     to_epoch: int  # where the improvement for each epoch is largest
     chance: float  # of beating the best there
     improvement: float  # expected there, in model units
+    granted: int = 1  # epochs to train before asking again
 
 
 @dataclass(frozen=True)
@@ -68,26 +73,61 @@ def decision_epochs(max_epochs: int, done: IntArray) -> Array:
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """The run or configuration with the largest improvement rate."""
     posteriors = forecaster.posteriors
-    done = posteriors[0].curves.last_epochs
-    epochs = decision_epochs(options.max_epochs, done[options.runs].astype(np.int64))
-    leaders = contenders(posteriors[0])
-    screen = posteriors[int(rng.choice(len(posteriors), p=forecaster.weights))]
-    old, new = _screened(screen, leaders, epochs, options)
-    runs, configs = options.runs[old], options.candidates[new]
-    everyone = np.concatenate([leaders, runs])
-    outlooks = [look(p, everyone, configs, epochs) for p in posteriors]
-    bests = [best_expected(o, epochs, done[leaders]) for o in outlooks]
-    found = gains([o.without(len(leaders)) for o in outlooks], bests, forecaster.weights)
-    rate, at = rates(found, epochs, np.concatenate([done[runs], np.zeros(len(new))]), options.left)
-    score = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
-    members = [(int(run), None) for run in runs] + [(None, int(place)) for place in new]
-    entries = [
-        Entry(
-            run, candidate, float(score[p]), int(epochs[i]), float(found.chance[p, i]), float(found.improvement[p, i])
+    screen = int(rng.choice(len(posteriors), p=forecaster.weights))
+    runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
+    if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:  # the most promising of each kind under one sample
+        scores = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates).scores
+        runs, candidates = (
+            np.argsort(-scores[: len(runs)])[:OLD_BASKET],
+            np.argsort(-scores[len(runs) :])[:NEW_BASKET],
         )
-        for p, ((run, candidate), i) in enumerate(zip(members, at, strict=True))
-    ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests))
+    found = _compare(posteriors, forecaster.weights, options, runs, candidates)
+    members = [(int(run), None) for run in options.runs[runs]] + [(None, int(place)) for place in candidates]
+    entries = [found.entry(p, run, candidate) for p, (run, candidate) in enumerate(members)]
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), found.bests)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Old runs and new configurations side by side."""
+
+    bests: tuple[float, ...]
+    gains: Gains
+    epochs: Array
+    done: Array  # (P,)
+    price: Array  # (P,)
+    scores: Array  # (P,)
+    at: IntArray  # (P,) which of the epochs is the goal
+
+    def entry(self, p: int, run: int | None, candidate: int | None) -> Entry:
+        i = self.at[p]
+        return Entry(
+            run,
+            candidate,
+            float(self.scores[p]),
+            int(self.epochs[i]),
+            float(self.gains.chance[p, i]),
+            float(self.gains.improvement[p, i]),
+            epochs_to_grant(float(self.price[p]), int(self.epochs[i] - self.done[p])),
+        )
+
+
+def _compare(
+    posteriors: Sequence[Posterior], weights: Array, options: Options, old: IntArray, new: IntArray
+) -> _Comparison:
+    """Compare places `old` of the runs and `new` of the candidates under these samples."""
+    lengths = posteriors[0].curves.last_epochs
+    epochs = decision_epochs(options.max_epochs, lengths[options.runs].astype(np.int64))
+    leaders, runs = contenders(posteriors[0]), options.runs[old]
+    outlooks = [look(p, np.concatenate([leaders, runs]), options.candidates[new], epochs) for p in posteriors]
+    bests = [best_expected(o, epochs, lengths[leaders]) for o in outlooks]
+    found = gains([o.without(len(leaders)) for o in outlooks], bests, weights)
+    done = np.concatenate([lengths[runs], np.zeros(len(new))])
+    price = np.concatenate([options.price_old[old], options.price_new[new]])
+    surprise = surprises(lengths, done, epochs, options.max_epochs)
+    rate, at = rates(found, surprise, epochs, done, price, options.left)
+    scores = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
+    return _Comparison(tuple(bests), found, epochs, done, price, scores, at)
 
 
 def contenders(posterior: Posterior) -> IntArray:
@@ -109,17 +149,3 @@ def best_expected(outlook: Outlook, epochs: Array, done: Array) -> float:
     """
     recorded = epochs[None, :] <= done[:, None]
     return float(np.where(recorded, outlook.mean[: len(done)], np.inf).min())
-
-
-def _screened(posterior: Posterior, leaders: IntArray, epochs: Array, options: Options) -> tuple[IntArray, IntArray]:
-    """The most promising of each kind under one sample: places in `runs` and in `candidates`."""
-    old, new = np.arange(len(options.runs)), np.arange(len(options.candidates))
-    if len(old) <= OLD_BASKET and len(new) <= NEW_BASKET:
-        return old, new
-    outlook = look(posterior, np.concatenate([leaders, options.runs]), options.candidates, epochs)
-    done = posterior.curves.last_epochs
-    best = best_expected(outlook, epochs, done[leaders])
-    spent = np.concatenate([done[options.runs], np.zeros(len(new))])
-    rate, _ = rates(gains([outlook.without(len(leaders))], [best], np.ones(1)), epochs, spent, options.left)
-    scores = rate * np.concatenate([options.worth_old, options.worth_new])
-    return np.argsort(-scores[: len(old)])[:OLD_BASKET], np.argsort(-scores[len(old) :])[:NEW_BASKET]

@@ -33,14 +33,17 @@ def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array) -
     return Gains(improvement, chance)
 
 
-def rates(found: Gains, epochs: Array, done: Array, left: float = np.inf) -> tuple[Array, NDArray[np.int64]]:
+def rates(
+    found: Gains, surprise: Array, epochs: Array, done: Array, price: Array, left: float = np.inf
+) -> tuple[Array, NDArray[np.int64]]:
     """(P,) the best improvement for each epoch spent, and at which of the E epochs.
 
-    `done` is spent already, and at most `left` more can be: what cannot be reached any more is worth nothing.
+    `surprise` (P, E) is gained besides. `done` (P,) is spent already; taking a run up has a `price` (P,) in epochs; and
+    at most `left` more can be spent: what cannot be reached any more is worth nothing.
     """
     ahead = epochs[None, :] - done[:, None]
-    cost = expected_cost(np.maximum(ahead, 1.0), found.chance)
-    rate = np.where((ahead > 0) & (ahead <= left), found.improvement / cost, -np.inf)
+    cost = expected_cost(np.maximum(ahead, 1.0), found.chance) + price[:, None]
+    rate = np.where((ahead > 0) & (ahead <= left), (found.improvement + surprise) / cost, -np.inf)
     at = rate.argmax(axis=1)
     return rate[np.arange(len(rate)), at], at
 
@@ -52,3 +55,12 @@ def expected_cost(ahead: Array, chance: Array) -> Array:
     that is not known: the geometric mean of 1 and `ahead`.
     """
     return np.asarray(chance * ahead + (1 - chance) * np.sqrt(ahead))
+
+
+def epochs_to_grant(price: float, ahead: int) -> int:
+    """How many epochs to grant at once where taking a run up costs as much as `price` epochs.
+
+    Asking again after k epochs costs at most price / k for each epoch trained; not asking wastes k / 2 epochs when the
+    run disappoints on the way. Their sum is smallest at sqrt(2 price). Never further than the run should go.
+    """
+    return int(np.clip(round(np.sqrt(2 * price)), 1, max(ahead, 1)))

@@ -13,7 +13,7 @@ from freezethaw.policy import random_choice
 from freezethaw.policy.choice import Choice, Entry, Options
 from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.survival import survival
-from freezethaw.records import BasketEntry, Config, Run
+from freezethaw.records import BasketEntry, Config, Prices, Run
 from freezethaw.study import words
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.insight import View
@@ -47,6 +47,7 @@ class Chooser:
     max_epochs: int
     policy: Policy | None  # None: at random
     sign: float
+    prices: Prices
 
     def new_runs(self, ledger: Ledger, rng: np.random.Generator) -> Candidates:
         """Configurations that may be started."""
@@ -69,7 +70,7 @@ class Chooser:
             return self.at_random(frozen, candidates, rng)
         options = replace(self._options(view, ledger, frozen, candidates.features), left=left)
         found = self.policy(view.forecaster, options, rng)
-        return self._worded(found, view, ledger, candidates)
+        return self._worded(found, view, ledger, candidates, left)
 
     def at_random(self, frozen: Sequence[Run], candidates: Candidates, rng: np.random.Generator) -> Chosen:
         """The choice of a coin."""
@@ -81,6 +82,7 @@ class Chooser:
 
     def _options(self, view: View, ledger: Ledger, frozen: Sequence[Run], features: Array) -> Options:
         worth_old, worth_new = np.ones(len(frozen)), np.ones(len(features))
+        second = 1.0  # of training, in epochs
         ended = [run for run in ledger.runs if run.state in ("diverged", "failed")]
         if ended:
             lived = [run for run in ledger.runs if run.losses and run.state not in ("diverged", "failed")]
@@ -91,16 +93,21 @@ class Chooser:
             known, seconds = self.catalogue.features([run for run, _ in timed]), np.array([s for _, s in timed])
             worth_old = worth_old / relative_prices(known, seconds, self.catalogue.features(frozen))
             worth_new = worth_new / relative_prices(known, seconds, features)
+            second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
+        away = self.prices.start + self.prices.save
+        price_old = np.array([0.0 if run.number == ledger.in_hand else away + self.prices.load for run in frozen])
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
-        return Options(places, features, self.max_epochs, worth_old, worth_new)
+        price_new = np.full(len(features), away * second)
+        return Options(places, features, self.max_epochs, worth_old, worth_new, price_old * second, price_new)
 
-    def _worded(self, found: Choice, view: View, ledger: Ledger, candidates: Candidates) -> Chosen:
+    def _worded(self, found: Choice, view: View, ledger: Ledger, candidates: Candidates, left: float) -> Chosen:
         numbers = {place: number for number, place in view.places.items()}
         entries = tuple(self._entry(e, numbers, ledger, candidates) for e in found.basket)
         winner, entry = found.winner, entries[0]
         best = float(view.forecaster.transform.from_model(np.dot(view.forecaster.weights, found.bests)))
         epoch = 0 if entry.run is None else ledger.run(entry.run).epoch
         subject = words.start_or_thaw(entry.run, epoch)
+        granted = int(min(winner.granted, self.max_epochs - epoch, left))
         rival = ""
         if len(entries) > 1:
             name = "a new run" if entries[1].run is None else f"run {entries[1].run}"
@@ -111,7 +118,7 @@ class Chooser:
             reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
         _, slope = view.forecaster.transform.with_slope(best)
         improvement = max(e.improvement for e in found.basket) / float(slope)  # near the best the transform is a line
-        return Chosen(entry.run, entry.config, epoch + 1, reason, improvement, entries)
+        return Chosen(entry.run, entry.config, epoch + granted, reason, improvement, entries)
 
     def _entry(self, entry: Entry, numbers: dict[int, int], ledger: Ledger, candidates: Candidates) -> BasketEntry:
         if entry.run is not None:

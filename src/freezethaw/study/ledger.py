@@ -30,6 +30,7 @@ class Ledger:
         self._runs: list[Run] = []
         self._pending: dict[int, Decision] = {}
         self._decisions = 0
+        self.in_hand: int | None = None  # the run that was told last: going on with it needs neither save nor load
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -100,6 +101,7 @@ class Ledger:
         state: State = "diverged" if told.diverged else "finished" if len(curve) == self.max_epochs else "frozen"
         after = replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state)
         self._runs[decision.run - 1] = after
+        self.in_hand = decision.run
         del self._pending[decision.number]
         return after
 

@@ -12,7 +12,7 @@ import numpy as np
 from freezethaw.errors import StudyError
 from freezethaw.losses import Forecast
 from freezethaw.policy import choice, entropy_search
-from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Run
+from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
 from freezethaw.space import Space
 from freezethaw.study import stopping
 from freezethaw.study.catalogue import Catalogue
@@ -45,6 +45,7 @@ class Study:
         model: str = "drift",
         budget: Budget | int | None = None,
         finish_best: bool = False,
+        prices: Prices | None = None,
     ) -> None:
         _check("direction", direction, ("minimize", "maximize"))
         _check("policy", policy, tuple(POLICIES))
@@ -57,7 +58,7 @@ class Study:
         self._ledger = Ledger(max_epochs)
         catalogue = Catalogue(space, candidates)
         self._insight = Insight(catalogue, max_epochs, direction == "maximize", model)
-        self._chooser = Chooser(catalogue, max_epochs, POLICIES[policy], self._sign)
+        self._chooser = Chooser(catalogue, max_epochs, POLICIES[policy], self._sign, prices or Prices())
         self._wishes: deque[tuple[int | None, Config, int]] = deque()  # run, config, to_epoch
         self._explanations: dict[int, Explanation] = {}
 
