@@ -13,11 +13,13 @@ import warnings
 
 import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 import freezethaw as ft
 from benchmarks.rivals.seat import Seat, is_active
 
+MOST_VALUES = 1000
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
@@ -35,7 +37,7 @@ def tpe_median(seat: Seat) -> None:
 def gp_full(seat: Seat) -> None:
     """Gaussian process with expected improvement over full runs."""
     study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=seat.seed))
-    space = seat.space.to_optuna()
+    space = _distributions(seat.space)
     while True:
         trial = study.ask(space)
         study.tell(trial, seat.told(seat.train_to_the_end(seat.row(trial.params)), capped=True))
@@ -45,11 +47,20 @@ def gp_median(seat: Seat) -> None:
     """Gaussian process with the median pruner."""
     sampler = optuna.samplers.GPSampler(seed=seat.seed)
     study = optuna.create_study(sampler=sampler, pruner=optuna.pruners.MedianPruner())
-    space = seat.space.to_optuna()
+    space = _distributions(seat.space)
     while True:
         trial = study.ask(space)
         loss, _ = _train_until_pruned(seat, trial, seat.row(trial.params))
         study.tell(trial, seat.told(loss, capped=True))
+
+
+def _distributions(space: ft.Space) -> dict[str, BaseDistribution]:
+    """The whole space; whole numbers of a long range as floats, since GPSampler tries their values one by one."""
+    found = space.to_optuna()
+    for name, parameter in space.parameters.items():
+        if isinstance(parameter, ft.Int) and parameter.count > MOST_VALUES:
+            found[name] = FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+    return found
 
 
 def _prune(seat: Seat, pruner: optuna.pruners.BasePruner) -> None:

@@ -55,6 +55,8 @@ class Seat:
             value = values[name]
             if isinstance(parameter, ft.Float):
                 value = min(max(float(value), parameter.low), parameter.high)
+            elif isinstance(parameter, ft.Int):
+                value = round(value)
             config[name] = value
         return config
 
