@@ -190,7 +190,7 @@ def test_beyond_the_largest_model_runs_are_selected_and_all_are_forecast(monkeyp
     monkeypatch.setattr(insight, "MOST_RUNS", 12)
     study = advance(ft.Study(SPACE, max_epochs=4, seed=0), 60)
     assert sum(bool(r.losses) for r in study.runs) > 12
-    view = study._view()
+    view = study._view(study._ledger.facts())
     assert len(view.places) == 12
     assert view.dropped > 0
     best = study.best.run

@@ -63,7 +63,7 @@ class Best:
     loss: float
     expected: float
     checkpoint: Path | None = None
-    forecast: Any = field(default=None, repr=False)  # a losses.Forecast: where the run would end
+    forecast: Any = field(default=None, repr=False, compare=False)  # a losses.Forecast: where the run would end
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,16 @@ class BasketEntry:
     to_epoch: int  # where going on pays most
     score: float  # of the policy
     chance: float  # of beating the best (improvement rate), or of being the minimum (entropy search)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked to be done first: start a configuration (`run` None) or thaw a run."""
+
+    number: int
+    run: int | None
+    config: Config
+    to_epoch: int
 
 
 @dataclass(frozen=True)

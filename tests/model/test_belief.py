@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from benchmarks import carried, tables
@@ -13,10 +15,12 @@ from freezethaw.model.belief import (
     Anchor,
     Forecaster,
     Observations,
+    as_numbers,
     begin,
     carry,
     from_scratch,
     gather,
+    of_numbers,
     specify,
 )
 from freezethaw.model.posterior import condition
@@ -135,7 +139,7 @@ def test_pending_runs_are_imagined_at_their_mean():
     observations = falling()
     forecaster = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
     new = np.array([0.9, 0.1])
-    imagined = forecaster.with_fantasies([(0, 2), (new, 1)])
+    imagined = forecaster.with_fantasies([(0, forecaster.expected(0, 2)), (new, forecaster.expected(new, 1))])
     means = [p.losses(0, [9.0, 10.0], noise=False).mean for p in forecaster.posteriors]
     expected = np.average(means, axis=0, weights=forecaster.weights)
     for before, after in zip(forecaster.posteriors, imagined.posteriors, strict=True):
@@ -148,3 +152,11 @@ def test_pending_runs_are_imagined_at_their_mean():
 def test_an_unknown_model_is_named():
     with pytest.raises(ModelError, match="unknown model 'cubic'; known: paper, drift"):
         begin(falling(), "cubic", np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("model", ["paper", "drift"])
+def test_a_belief_survives_being_written_as_plain_numbers(model):
+    observations = falling()
+    belief, _ = carry(begin(observations, model, np.random.default_rng(0)), observations, np.random.default_rng(1))
+    written = json.loads(json.dumps(as_numbers(belief)))
+    assert of_numbers(written) == belief

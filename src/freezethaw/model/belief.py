@@ -11,9 +11,10 @@ enough to settle the samples in them. The first samples are draws from the prior
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -107,6 +108,38 @@ class Belief:
     def weights(self) -> Array:
         """(S,) that sum to one."""
         return np.asarray(np.exp(np.array(self.log_weights)))
+
+
+def as_numbers(belief: Belief) -> dict[str, Any]:
+    """A belief as plain lists, texts and numbers, to be kept outside this process."""
+    anchor = asdict(belief.anchor)
+    samples = [dict(sample) for sample in belief.samples]
+    return {
+        "model": belief.model,
+        "anchor": anchor | {"transform": {k: _plain(v) for k, v in anchor["transform"].items()}},
+        "samples": samples,
+        "log_weights": list(belief.log_weights),
+        "log_evidences": list(belief.log_evidences),
+        "turn": belief.turn,
+    }
+
+
+def of_numbers(numbers: Mapping[str, Any]) -> Belief:
+    """The belief that `as_numbers` wrote."""
+    anchor = dict(numbers["anchor"])
+    transform: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in anchor.pop("transform").items()}
+    return Belief(
+        numbers["model"],
+        Anchor(Transform(**transform), **anchor),
+        tuple(dict(sample) for sample in numbers["samples"]),
+        tuple(numbers["log_weights"]),
+        tuple(numbers["log_evidences"]),
+        numbers["turn"],
+    )
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> Specification:
@@ -298,28 +331,36 @@ class Forecaster:
         posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in belief.samples)
         return cls(belief.anchor.transform, belief.weights, posteriors)
 
-    def with_fantasies(self, pending: Sequence[tuple[int | Array, int]]) -> Forecaster:
-        """As if runs under way had been told: each (run or configuration, epochs granted) goes on at its mean.
+    def expected(self, who: int | Array, count: int) -> Array:
+        """The expected next losses, in model units, of a run (by index) or of a configuration not started yet."""
+        if isinstance(who, np.ndarray):
+            return self._mean([p.new_losses(who, np.arange(1.0, count + 1.0), noise=False) for p in self.posteriors])
+        ahead = self.posteriors[0].curves.last_epochs[who] + np.arange(1.0, count + 1.0)
+        return self._mean([p.losses(who, ahead, noise=False) for p in self.posteriors])
 
-        Where a worker is busy doubt is gone, so the next decision looks elsewhere. A new run is put behind the others.
+    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, Array]]) -> Forecaster:
+        """As if runs under way had been told: each (run or configuration) goes on with these losses in model units.
+
+        At their expected losses doubt is gone and nothing else changes, so the next decision looks elsewhere. New runs
+        are put behind the others, in order.
         """
-        if not pending:
+        if not fantasies:
             return self
         curves = self.posteriors[0].curves
         configs = list(curves.configs)
         observed = [curves.observed(run) for run in range(len(curves))]
-        for who, count in pending:
+        for who, losses in fantasies:
+            ahead = np.arange(1.0, len(losses) + 1.0)
             if isinstance(who, np.ndarray):
-                ahead = np.arange(1.0, count + 1.0)
                 configs.append(who)
-                observed.append((ahead, self._mean([p.new_losses(who, ahead, noise=False) for p in self.posteriors])))
+                observed.append((ahead, losses))
             else:
-                ahead = curves.last_epochs[who] + np.arange(1.0, count + 1.0)
-                mean = self._mean([p.losses(who, ahead, noise=False) for p in self.posteriors])
-                observed[who] = np.append(observed[who][0], ahead), np.append(observed[who][1], mean)
+                seen, y = observed[who]
+                observed[who] = np.append(seen, curves.last_epochs[who] + ahead), np.append(y, losses)
         thinned = any(p.last_epochs.any() for p in curves.patterns)
-        losses, epochs = [y for _, y in observed], [t for t, _ in observed]
-        imagined = Curves.of(np.array(configs), losses, epochs, DENSE_EPOCHS if thinned else None)
+        imagined = Curves.of(
+            np.array(configs), [y for _, y in observed], [t for t, _ in observed], DENSE_EPOCHS if thinned else None
+        )
         posteriors = tuple(condition(imagined, p.specification, p.values, p.geometry, p) for p in self.posteriors)
         return replace(self, posteriors=posteriors)
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from freezethaw.errors import SpaceError
 from freezethaw.space import exchange
+from freezethaw.space.hull import hull
 from freezethaw.space.parameters import Choice, Config, Float, Int, Parameter, parameter_from_dict
 from freezethaw.space.values import checked_value, listed, plain, storable, token
 
@@ -338,6 +339,11 @@ class Space:
             elif token(mine) != token(theirs):
                 changed.append(f"{name}={mine!r} to {theirs!r}")
         return SpaceDifference(tuple(added), tuple(removed), tuple(changed))
+
+    def hull(self, before: Space) -> Space:
+        """Give the smallest space with these parameters that holds this space and an earlier version of it."""
+        entries = {name: hull(entry, before._entries.get(name, entry)) for name, entry in self._entries.items()}
+        return Space(entries)
 
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:

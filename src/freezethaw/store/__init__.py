@@ -38,7 +38,6 @@ from freezethaw.store.records import (
     StoredCheckpoint,
     StoredDecision,
     StudyInfo,
-    Wish,
 )
 from freezethaw.store.studies import Store, StoredStudy
 from freezethaw.store.tables import SCHEMA_VERSION
@@ -65,5 +64,4 @@ __all__ = [
     "StoredStudy",
     "StudyInfo",
     "Watcher",
-    "Wish",
 ]

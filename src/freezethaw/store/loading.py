@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select
 
-from freezethaw.records import Decision, Run
+from freezethaw.records import Decision, Run, Wish
 from freezethaw.store import checkpoints, deciding, documents, heads
-from freezethaw.store.records import Snapshot, Wish
+from freezethaw.store.records import Snapshot
 from freezethaw.store.tables import decisions, definitions, epochs, runs, wishes
 
 FEW = 500  # changed runs that are asked for one by one

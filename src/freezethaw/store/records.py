@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from freezethaw.records import Config, Decision, Run
+from freezethaw.records import Config, Decision, Run, Wish
 from freezethaw.store.processes import Process
 
 Definition = Mapping[str, Any]
@@ -33,16 +33,6 @@ class LeaseState:
     held: bool
     decision: int
     holder: Process
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What the user asked to be done first: start a configuration (`run` None) or thaw a run."""
-
-    number: int
-    run: int | None
-    config: Config
-    to_epoch: int
 
 
 @dataclass(frozen=True)

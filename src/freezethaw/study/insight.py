@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from freezethaw.model.belief import Belief, Forecaster, Observations, begin, car
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run
 from freezethaw.study.catalogue import Catalogue
+from freezethaw.study.facts import Facts
 
 Array = NDArray[np.float64]
 
@@ -21,49 +22,45 @@ MOST_RUNS = 600  # beyond this the model keeps the runs that matter
 
 @dataclass(frozen=True)
 class View:
-    """A forecaster, and which run of the study is which of its curves."""
+    """A forecaster, which run of the study is which of its curves, and the belief it came with."""
 
     forecaster: Forecaster
+    belief: Belief
     places: dict[int, int]  # run number -> index among the curves
     dropped: int = 0  # runs with losses that the model leaves out
 
 
 class Insight:
-    """Owner of the belief. Given the runs it answers with a view; asked twice for the same, it thinks once."""
+    """Answers with a view, given facts and the belief of the last decision. Asked the same twice, it thinks once."""
 
-    def __init__(self, catalogue: Catalogue, max_epochs: int, maximize: bool, model: str) -> None:
-        self.catalogue, self.max_epochs, self.maximize, self.model = catalogue, max_epochs, maximize, model
-        self.geometry = Geometry(catalogue.space.lengths, catalogue.space.warped)
-        self.belief: Belief | None = None
-        self._seen: tuple[tuple[int, int], ...] = ()
-        self._draft: tuple[Belief, View] | None = None
-        self._fantasised: tuple[tuple[int, ...], View] | None = None
+    def __init__(self, catalogue: Catalogue, maximize: bool, model: str) -> None:
+        self.catalogue, self.maximize, self.model = catalogue, maximize, model
+        self.geometry = Geometry(catalogue.modelled.lengths, catalogue.modelled.warped)
+        self._asked: tuple[object, ...] = ()
+        self._view: View | None = None
+        self._expected: dict[int, Array] = {}  # losses of decisions under way, in this view
 
-    def view(self, runs: Sequence[Run], rng: np.random.Generator) -> View | None:
-        """Forecasts from all losses so far; none before the first finite loss. Looking changes nothing: see commit."""
-        observed = [run for run in runs if run.losses]
+    def view(self, facts: Facts, belief: Belief | None, rng: np.random.Generator) -> View | None:
+        """Forecasts from all losses so far; none before the first finite loss."""
+        observed = [run for run in facts.runs if run.losses]
         if not observed:
             return None
-        seen = tuple((run.number, run.epoch) for run in observed)
-        if self._draft is None or seen != self._seen:
+        asked = (facts.max_epochs, belief, tuple((run.number, run.epoch) for run in observed))
+        if self._view is None or asked != self._asked:
             kept = observed if len(observed) <= MOST_RUNS else self._select(observed)
-            belief, forecaster = self._think(self.observations(kept), rng)
+            after, forecaster = self._think(self.observations(kept, facts.max_epochs), belief, rng)
             places = {run.number: place for place, run in enumerate(kept)}
-            self._draft = belief, View(forecaster, places, len(observed) - len(kept))
-            self._seen, self._fantasised = seen, None
-        return self._draft[1]
+            self._view = View(forecaster, after, places, len(observed) - len(kept))
+            self._asked, self._expected = asked, {}
+        return self._view
 
-    def commit(self) -> None:
-        """Keep the belief of the last view: the next one is carried on from it."""
-        if self._draft is not None:
-            self.belief = self._draft[0]
-
-    def _think(self, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
-        if self.belief is None:
+    def _think(
+        self, observations: Observations, belief: Belief | None, rng: np.random.Generator
+    ) -> tuple[Belief, Forecaster]:
+        if belief is None:
             return self._begin(observations, rng)
         try:
-            before = None if self._draft is None else self._draft[1].forecaster
-            return carry(self.belief, observations, rng, before)
+            return carry(belief, observations, rng, None if self._view is None else self._view.forecaster)
         except ModelError:  # every sample was contradicted at once
             return self._begin(observations, rng)
 
@@ -73,32 +70,36 @@ class Insight:
 
     def with_pending(self, view: View, pending: Sequence[Decision]) -> View:
         """The view as if the decisions under way had been told their expected losses."""
-        known: tuple[int, ...] = ()
-        if self._fantasised is not None and set(self._fantasised[0]) <= {d.number for d in pending}:
-            known, view = self._fantasised
-        fresh = [d for d in pending if d.number not in known]
-        if not fresh:
-            return view
-        old = [d for d in fresh if d.run in view.places]
-        new = [d for d in fresh if d.run not in view.places]
-        wanted: list[tuple[int | Array, int]] = [(view.places[d.run], d.epochs) for d in old]
-        wanted += [(self.catalogue.space.features(d.config), d.epochs) for d in new]
+        fantasies = [fantasy for d in pending if (fantasy := self._fantasy(view, d)) is not None]
+        new = [d.run for d in pending if d.run not in view.places]
         count = len(view.forecaster.posteriors[0].curves)
-        places = view.places | {d.run: count + i for i, d in enumerate(new)}
-        view = View(view.forecaster.with_fantasies(wanted), places, view.dropped)
-        self._fantasised = (*known, *(d.number for d in fresh)), view
-        return view
+        places = view.places | {run: count + i for i, run in enumerate(new)}
+        return replace(view, forecaster=view.forecaster.with_fantasies(fantasies), places=places)
+
+    def _fantasy(self, view: View, d: Decision) -> tuple[int | Array, Array] | None:
+        """The run under way and its expected losses up to where the decision ends; none where it is there already."""
+        if d.run not in view.places:
+            who: int | Array = self.catalogue.modelled.features(d.config)
+            ahead = d.epochs
+        else:
+            who = view.places[d.run]
+            ahead = d.to_epoch - int(view.forecaster.posteriors[0].curves.last_epochs[who])
+        if ahead <= 0:
+            return None
+        if d.number not in self._expected:
+            self._expected[d.number] = view.forecaster.expected(who, ahead)
+        return who, self._expected[d.number]
 
     def _select(self, runs: Sequence[Run]) -> list[Run]:
         return select(runs, self.catalogue.features(runs), -1.0 if self.maximize else 1.0, MOST_RUNS)
 
-    def observations(self, runs: Sequence[Run]) -> Observations:
+    def observations(self, runs: Sequence[Run], max_epochs: int) -> Observations:
         """Runs as the model takes them."""
         return Observations(
             self.catalogue.features(runs),
             tuple(run.losses for run in runs),
             self.geometry,
-            float(self.max_epochs),
+            float(max_epochs),
             self.maximize,
         )
 

@@ -1,173 +1,225 @@
-"""The facts of a study: runs, their losses, decisions under way. Changes are checked first and then made whole."""
+"""The ledger of a study: what is known, and the few ways in which it changes, each checked first and then made whole.
+
+`MemoryLedger` keeps it in this process; `study.shared.SharedLedger` in a store, for many processes at once.
+"""
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import Protocol
 
 from freezethaw.errors import StudyError, TellError
-from freezethaw.records import OUTCOMES, Config, Decision, Kind, Outcome, Run, State
+from freezethaw.model.belief import Belief
+from freezethaw.records import OUTCOMES, BasketEntry, Config, Decision, Explanation, Kind, Outcome, Run, State, Wish
+from freezethaw.study.facts import Facts
+from freezethaw.study.told import Told
+
+EXPLAINED = 1000  # decisions whose baskets are remembered in memory
 
 
 @dataclass(frozen=True)
-class Told:
-    """The checked content of one tell."""
+class Chosen:
+    """A decision before it has a number: `run` None starts a new run."""
 
-    losses: tuple[float, ...]  # finite
-    seconds: tuple[float, ...]
-    diverged: bool
+    run: int | None
+    config: Config
+    to_epoch: int
+    reason: str
+    improvement: float = float("inf")  # the largest expected of any candidate, in the user's units
+    basket: tuple[BasketEntry, ...] = ()
+    wish: int | None = None  # of the user, which this fulfils
 
 
-class Ledger:
-    """Owner of the runs and of the decisions that have not been told. Numbers count from 1."""
+class Turn(Protocol):
+    """The right to take the next decision."""
+
+    @property
+    def facts(self) -> Facts:
+        """What to decide on."""
+
+    @property
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+
+    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+        """Record the decision, and the belief after it where it has changed."""
+
+    def drop(self, wish: Wish) -> None:
+        """Forget a wish that can no longer be fulfilled."""
+
+
+class Ledger(Protocol):
+    """Owner of everything that a study knows."""
+
+    def facts(self) -> Facts:
+        """What is known now."""
+
+    def deciding(self) -> AbstractContextManager[Turn]:
+        """The right to take the next decision, waited for if need be, given back in the end."""
+
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+
+    def tell(self, decision: Decision, told: Told) -> None:
+        """Record losses and close the decision; raises TellError and changes nothing where that cannot be."""
+
+    def cancel(self, decision: Decision, outcome: Outcome) -> None:
+        """Give a decision back without any loss."""
+
+    def add(self, config: Config, told: Told) -> Run:
+        """Record a curve from elsewhere."""
+
+    def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
+        """Remember what the user wants done first."""
+
+    def explanation(self, number: int) -> Explanation | None:
+        """What was compared for a decision, if it is known."""
+
+
+def check_pending(decision: object, facts: Facts) -> Decision:
+    """Refuse what is no decision of this study under way."""
+    if not isinstance(decision, Decision):
+        raise TellError(f"the first argument must be a decision returned by ask(), not {decision!r}")
+    if decision not in facts.pending:
+        known = 1 <= decision.number <= facts.decisions
+        raise TellError(
+            f"decision {decision.number} was told or cancelled before; a decision is told once"
+            if known
+            else f"decision {decision.number} is not one of this study"
+        )
+    return decision
+
+
+def check_outcome(outcome: str) -> None:
+    """Refuse what is no outcome."""
+    if outcome not in OUTCOMES:
+        raise TellError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
+
+
+class MemoryLedger:
+    """Everything in this process. Numbers count from 1."""
 
     def __init__(self, max_epochs: int) -> None:
-        self.max_epochs = max_epochs
+        self._max_epochs = max_epochs
         self._runs: list[Run] = []
         self._pending: dict[int, Decision] = {}
         self._decisions = 0
-        self.in_hand: int | None = None  # the run that was told last: going on with it needs neither save nor load
+        self._last: Decision | None = None
+        self._wishes: dict[int, Wish] = {}
+        self._wished = 0
+        self._belief: Belief | None = None
+        self._explanations: dict[int, Explanation] = {}
+        self._facts: Facts | None = None  # until something changes
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """All runs, in the order of their numbers."""
-        return tuple(self._runs)
+    def facts(self) -> Facts:
+        """What is known now."""
+        if self._facts is None:
+            last = self._last
+            in_hand = None if last is None or last.number in self._pending else last.run
+            runs, pending, wishes = tuple(self._runs), tuple(self._pending.values()), tuple(self._wishes.values())
+            self._facts = Facts(self._max_epochs, runs, pending, self._decisions, wishes, in_hand)
+        return self._facts
 
-    @property
-    def pending(self) -> tuple[Decision, ...]:
-        """Decisions that are neither told nor cancelled."""
-        return tuple(self._pending.values())
+    @contextmanager
+    def deciding(self) -> Iterator[MemoryTurn]:
+        """Nobody else decides here."""
+        yield MemoryTurn(self)
 
-    @property
-    def next_number(self) -> int:
-        """Number of the next decision."""
-        return self._decisions + 1
-
-    def run(self, number: int) -> Run:
-        """One run by its number."""
-        if isinstance(number, bool) or number not in range(1, len(self._runs) + 1):
-            raise StudyError(f"there is no run {number!r}; the study has runs 1 to {len(self._runs)}")
-        return self._runs[int(number) - 1]
-
-    def frozen(self) -> Iterator[Run]:
-        """Runs that may be advanced."""
-        return (run for run in self._runs if run.state == "frozen")
-
-    def epochs_trained(self) -> int:
-        """Epochs told; a diverging epoch was trained too. Curves from elsewhere cost nothing."""
-        return sum(run.epoch + (run.state == "diverged") for run in self._runs if not run.added)
-
-    def epochs_pending(self) -> int:
-        """Epochs granted and not told yet."""
-        return sum(decision.epochs for decision in self._pending.values())
-
-    def seconds_trained(self) -> float:
-        """Training time told so far."""
-        return float(sum(np.nansum(run.seconds) for run in self._runs if not run.added))
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+        return self._belief
 
     def add(self, config: Config, told: Told) -> Run:
         """Record a curve from elsewhere."""
         state: State = "diverged" if told.diverged else "finished"
         self._runs.append(Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True))
+        self._facts = None
         return self._runs[-1]
 
-    def decide(self, run: int | None, config: Config, to_epoch: int, reason: str) -> Decision:
-        """Record a decision: `run` None starts a new run."""
-        if run is None:
-            self._runs.append(Run(len(self._runs) + 1, config))
-            run = len(self._runs)
-        current = self.run(run)
+    def decide(self, chosen: Chosen, belief: Belief | None) -> Decision:
+        """Record a decision."""
+        current = Run(len(self._runs) + 1, chosen.config) if chosen.run is None else self.facts().run(chosen.run)
+        number, to_epoch = current.number, chosen.to_epoch
         if current.state != "frozen":
-            raise StudyError(f"run {run} is {current.state}; only a frozen run can be advanced")
-        if not current.epoch < to_epoch <= self.max_epochs:
-            raise StudyError(f"run {run} is at epoch {current.epoch} of {self.max_epochs}; cannot train to {to_epoch}")
+            raise StudyError(f"run {number} is {current.state}; only a frozen run can be advanced")
+        if not current.epoch < to_epoch <= self._max_epochs:
+            raise StudyError(
+                f"run {number} is at epoch {current.epoch} of {self._max_epochs}; cannot train to {to_epoch}"
+            )
+        if chosen.run is None:
+            self._runs.append(current)
         self._decisions += 1
         kind: Kind = "start" if current.epoch == 0 else "thaw"
-        decision = Decision(self._decisions, kind, run, current.config, current.epoch, to_epoch, reason)
-        self._pending[decision.number] = decision
-        self._runs[run - 1] = replace(current, state="pending")
+        decision = Decision(self._decisions, kind, number, current.config, current.epoch, to_epoch, chosen.reason)
+        self._pending[decision.number] = self._last = decision
+        self._runs[number - 1] = replace(current, state="pending")
+        self._belief = belief or self._belief
+        if chosen.basket:
+            self._explanations[decision.number] = Explanation(decision, chosen.basket)
+        self._explanations.pop(decision.number - EXPLAINED, None)
+        if chosen.wish is not None:
+            del self._wishes[chosen.wish]
+        self._facts = None
         return decision
 
-    def tell(self, decision: Decision, losses: object, seconds: object = None) -> Run:
-        """Record losses; raises TellError and changes nothing where they cannot be recorded."""
-        self._check_pending(decision)
-        told = read_losses(losses, seconds, decision.epochs)
-        before = self.run(decision.run)
+    def tell(self, decision: Decision, told: Told) -> None:
+        """Record losses and close the decision."""
+        before = self.facts().run(check_pending(decision, self.facts()).run)
         curve = before.losses + told.losses
-        state: State = "diverged" if told.diverged else "finished" if len(curve) == self.max_epochs else "frozen"
-        after = replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state)
-        self._runs[decision.run - 1] = after
-        self.in_hand = decision.run
-        del self._pending[decision.number]
-        return after
+        state: State = "diverged" if told.diverged else "finished" if len(curve) == self._max_epochs else "frozen"
+        self._close(decision, replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state))
 
-    def cancel(self, decision: Decision, outcome: Outcome) -> Run:
+    def cancel(self, decision: Decision, outcome: Outcome) -> None:
         """Give a decision back without any loss."""
-        self._check_pending(decision)
-        if outcome not in OUTCOMES:
-            raise TellError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
-        before = self.run(decision.run)
-        after = replace(before, state="frozen" if outcome == "interrupted" else "failed", outcome=outcome)
-        self._runs[decision.run - 1] = after
-        del self._pending[decision.number]
-        return after
-
-    def _check_pending(self, decision: Decision) -> None:
-        if not isinstance(decision, Decision):
-            raise TellError(f"the first argument must be a decision returned by ask(), not {decision!r}")
-        if self._pending.get(decision.number) != decision:
-            known = 1 <= decision.number <= self._decisions
-            raise TellError(
-                f"decision {decision.number} was told or cancelled before; a decision is told once"
-                if known
-                else f"decision {decision.number} is not one of this study"
-            )
-
-
-def read_losses(losses: object, seconds: object, granted: int) -> Told:
-    """Check what a user told: a number, or a list of 1 to `granted` numbers, the last perhaps not finite."""
-    values = _numbers(losses, "losses")
-    if not values:
-        raise TellError("no losses were told; use cancel(decision) where there is none")
-    if len(values) > granted:
-        raise TellError(f"{len(values)} losses were told, but the decision grants {granted} epoch(s)")
-    finite = [math.isfinite(v) for v in values]
-    if not all(finite[:-1]):
-        place = finite.index(False) + 1
-        raise TellError(
-            f"loss {place} of {len(values)} is not finite; a diverged run ends there: tell nothing after it"
+        before = self.facts().run(check_pending(decision, self.facts()).run)
+        check_outcome(outcome)
+        self._close(
+            decision, replace(before, state="frozen" if outcome == "interrupted" else "failed", outcome=outcome)
         )
-    return Told(tuple(values[: sum(finite)]), _seconds(seconds, len(values))[: sum(finite)], not finite[-1])
+
+    def _close(self, decision: Decision, run: Run) -> None:
+        self._runs[run.number - 1] = run
+        del self._pending[decision.number]
+        self._facts = None
+
+    def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
+        """Remember what the user wants done first."""
+        self._wished += 1
+        self._wishes[self._wished] = Wish(self._wished, run, config, to_epoch)
+        self._facts = None
+
+    def drop(self, wish: Wish) -> None:
+        """Forget a wish."""
+        del self._wishes[wish.number]
+        self._facts = None
+
+    def explanation(self, number: int) -> Explanation | None:
+        """What was compared for a decision, if it is known."""
+        return self._explanations.get(number)
 
 
-def _seconds(seconds: object, count: int) -> tuple[float, ...]:
-    if seconds is None:
-        return (math.nan,) * count
-    values = _numbers(seconds, "seconds")
-    if not all(math.isfinite(v) and v >= 0 for v in values):
-        raise TellError(f"seconds must be finite and not negative, not {seconds!r}")
-    if len(values) == 1:
-        return (values[0] / count,) * count  # one number is the time of all epochs together
-    if len(values) != count:
-        raise TellError(f"{count} losses but {len(values)} seconds were told; tell their total or one for each")
-    return tuple(values)
+@dataclass(frozen=True)
+class MemoryTurn:
+    """The right to decide, which is never contested."""
 
+    ledger: MemoryLedger
 
-def _numbers(value: object, what: str) -> list[float]:
-    """A number or a flat sequence of numbers as floats; anything else is refused."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    items: Sequence[object] = value if isinstance(value, list | tuple) else [value]
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, numbers.Real):
-            raise TellError(f"{what} must be a number or a flat list of numbers, not {_brief(value)}")
-    return [float(item) for item in items]  # type: ignore[arg-type]
+    @property
+    def facts(self) -> Facts:
+        """What to decide on."""
+        return self.ledger.facts()
 
+    @property
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+        return self.ledger.belief()
 
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else text[:77] + "..."
+    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+        """Record the decision."""
+        return self.ledger.decide(chosen, belief)
+
+    def drop(self, wish: Wish) -> None:
+        """Forget a wish."""
+        self.ledger.drop(wish)

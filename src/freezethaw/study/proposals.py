@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freezethaw.records import Config
 from freezethaw.space import Space
+from freezethaw.study.catalogue import Catalogue
 
 Array = NDArray[np.float64]
 
@@ -59,12 +60,13 @@ class Candidates:
         return len(self.features)
 
 
-def propose(space: Space, best: Sequence[Config], started: Array, rng: np.random.Generator) -> Candidates:
+def propose(catalogue: Catalogue, best: Sequence[Config], started: Array, rng: np.random.Generator) -> Candidates:
     """Distinct configurations that were not started; `started` are features. A guess fades as runs come in."""
+    space = catalogue.space
     d = len(space)
     if space.size <= EVEN + NEAR:
         configs = list(space.enumerate())
-        features = space.features_of(configs)
+        features = catalogue.modelled.features_of(configs)
         kept = _unstarted(features, started)
         return Candidates(features[kept], lambda i: configs[kept[i]])
     guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
@@ -75,7 +77,7 @@ def propose(space: Space, best: Sequence[Config], started: Array, rng: np.random
             near(np.array([space.unit(c) for c in best]).reshape(-1, d), NEAR if best else 0, rng),
         ]
     )
-    features = space.features_of_units(units)
+    features = catalogue.features_of_units(units)
     _, first = np.unique(features, axis=0, return_index=True)
     kept = np.sort(first)
     kept = kept[_unstarted(features[kept], started)]

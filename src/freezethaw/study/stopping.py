@@ -6,26 +6,26 @@ import numpy as np
 
 from freezethaw.errors import AllPending, StudyFinished
 from freezethaw.records import Best, Budget
-from freezethaw.study.chooser import Chosen
+from freezethaw.study.facts import Facts
 from freezethaw.study.insight import View
-from freezethaw.study.ledger import Ledger
+from freezethaw.study.ledger import Chosen
 
 CONTENDERS = 8  # runs with the lowest losses, among which the best is looked for
 
 
-def epochs_left(budget: Budget, ledger: Ledger, sign: float) -> float:
+def epochs_left(budget: Budget, facts: Facts, sign: float) -> float:
     """Epochs that may still be granted; raises StudyFinished or AllPending where there are none."""
     if budget.target is not None:
-        lowest = min((sign * loss for run in ledger.runs for loss in run.losses), default=np.inf)
+        lowest = min((sign * loss for run in facts.runs for loss in run.losses), default=np.inf)
         if lowest <= sign * budget.target:
             raise StudyFinished(f"target reached: {sign * lowest:g}")
-    if budget.hours is not None and ledger.seconds_trained() >= 3600 * budget.hours:
+    if budget.hours is not None and facts.seconds_trained() >= 3600 * budget.hours:
         raise StudyFinished(f"budget spent: {budget.hours:g} hours")
     if budget.epochs is None:
         return np.inf
-    if ledger.epochs_trained() >= budget.epochs:
+    if facts.epochs_trained() >= budget.epochs:
         raise StudyFinished(f"budget spent: {budget.epochs} epochs")
-    left = budget.epochs - ledger.epochs_trained() - ledger.epochs_pending()
+    left = budget.epochs - facts.epochs_trained() - facts.epochs_pending()
     if left <= 0:
         raise AllPending("the rest of the budget is under way; ask again after the next tell")
     return left
@@ -37,9 +37,9 @@ def check_worthwhile(worthwhile: float, chosen: Chosen) -> None:
         raise StudyFinished(f"not worthwhile: expected improvement {chosen.improvement:.3g} is below {worthwhile:g}")
 
 
-def best_epoch(view: View, ledger: Ledger, sign: float) -> Best:
+def best_epoch(view: View, facts: Facts, sign: float) -> Best:
     """The recorded epoch with the lowest expected loss, its noise removed."""
-    observed = [run for run in ledger.runs if run.losses]
+    observed = [run for run in facts.runs if run.losses]
     lowest = sorted(observed, key=lambda run: min(sign * loss for loss in run.losses))[:CONTENDERS]
     found = []
     for run in lowest:
@@ -52,16 +52,16 @@ def best_epoch(view: View, ledger: Ledger, sign: float) -> Best:
         epoch = int(expected.argmin())
         found.append((float(expected[epoch]), run.number, epoch + 1))
     value, number, epoch = min(found)
-    run = ledger.run(number)
+    run = facts.run(number)
     expected_loss = float(view.forecaster.transform.from_model(value))
     return Best(number, epoch, run.config, run.losses[epoch - 1], expected_loss)
 
 
-def finish(view: View, ledger: Ledger, sign: float, left: float) -> tuple[int, int, str] | None:
+def finish(view: View, facts: Facts, sign: float, left: float) -> tuple[int, int, str] | None:
     """Run, epoch and reason where the rest of the budget is just enough to train the best run to the end."""
-    best = best_epoch(view, ledger, sign)
-    run = ledger.run(best.run)
-    ahead = ledger.max_epochs - run.epoch
+    best = best_epoch(view, facts, sign)
+    run = facts.run(best.run)
+    ahead = facts.max_epochs - run.epoch
     if run.state != "frozen" or left > ahead:
         return None
     to_epoch = run.epoch + int(min(ahead, left))

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import LeaseLost, StudyError
 from freezethaw.losses import Forecast
-from freezethaw.policy import choice, entropy_search
+from freezethaw.policy import entropy_search
 from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
 from freezethaw.space import Space
-from freezethaw.study import stopping
+from freezethaw.study import definition, stopping
 from freezethaw.study.catalogue import Catalogue
-from freezethaw.study.chooser import Chooser, first_choice
-from freezethaw.study.insight import Insight, View
-from freezethaw.study.ledger import Ledger, read_losses
+from freezethaw.study.decider import MODELS, POLICIES, Decider
+from freezethaw.study.definition import Rules
+from freezethaw.study.facts import Facts
+from freezethaw.study.insight import View
+from freezethaw.study.ledger import Chosen, Ledger, MemoryLedger, check_pending
 from freezethaw.study.threads import one_thread
+from freezethaw.study.told import read_losses
 
-POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
-    "improvement_rate": choice.choose,
-    "entropy_search": entropy_search.choose,
-    "random": None,
-}
-MODELS = ("drift", "paper")
-EXPLAINED = 1000  # decisions whose baskets are remembered
+if TYPE_CHECKING:
+    from freezethaw.study.shared import SharedLedger
+
+TRIES = 5  # of a decision whose lease is lost on the way
 
 
 class Study:
-    """One search. The study never reads a clock; the same seed and the same tells give the same decisions."""
+    """One search. The same seed and the same tells give the same decisions.
+
+    Without a `store` it lives in this process and never reads a clock. (`store`, `name`) identifies a study in a
+    database: the same call again continues it, from any number of processes.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Study:
         name: str = "study",
         direction: Literal["minimize", "maximize"] = "minimize",
         seed: int = 0,
+        store: str | None = None,
         candidates: Sequence[Config] | None = None,
         policy: str = "improvement_rate",
         model: str = "drift",
@@ -51,123 +55,142 @@ class Study:
         _check("policy", policy, tuple(POLICIES))
         _check("model", model, MODELS)
         _check_whole("max_epochs", max_epochs)
-        self.space, self.max_epochs, self.name, self.direction, self.seed = space, max_epochs, name, direction, seed
-        self.policy, self.model = policy, model
-        self.budget = Budget(epochs=budget) if isinstance(budget, int) else budget if budget is not None else Budget()
-        self.finish_best = finish_best
-        self._ledger = Ledger(max_epochs)
-        catalogue = Catalogue(space, candidates)
-        self._insight = Insight(catalogue, max_epochs, direction == "maximize", model)
-        self._chooser = Chooser(catalogue, max_epochs, POLICIES[policy], self._sign, prices or Prices())
-        self._wishes: deque[tuple[int | None, Config, int]] = deque()  # run, config, to_epoch
-        self._explanations: dict[int, Explanation] = {}
+        self.space, self.name, self._max_epochs = space, name, max_epochs
+        self.candidates = None if candidates is None else [space.validate(c) for c in candidates]
+        budget = Budget(epochs=budget) if isinstance(budget, int) else budget or Budget()
+        self._rules = Rules(direction == "maximize", seed, policy, model, budget, finish_best, prices or Prices())
+        self._shared: SharedLedger | None = None
+        self._ledger: Ledger = MemoryLedger(max_epochs)
+        if store is not None:
+            from freezethaw.study import shared  # a database library is loaded only where there is a database
+
+            self._join(shared.continued(store, name, self.definition()))
+        else:
+            self._decider = Decider(Catalogue(space, self.candidates), self._rules)
+
+    @classmethod
+    def open(cls, store: str, name: str = "study") -> Study:
+        """A study that exists in a store, as it was last defined."""
+        from freezethaw.study import shared
+
+        known = shared.definition_in(store, name)
+        space, candidates, rules = definition.read(known)
+        direction: Literal["minimize", "maximize"] = "maximize" if rules.maximize else "minimize"
+        return cls(
+            space,
+            known["max_epochs"],
+            name,
+            direction,
+            rules.seed,
+            store,
+            candidates,
+            rules.policy,
+            rules.model,
+            rules.budget,
+            rules.finish_best,
+            rules.prices,
+        )
+
+    def _join(self, ledger: SharedLedger) -> None:
+        self._shared = self._ledger = ledger
+        self._decider = Decider(Catalogue(self.space, self.candidates, ledger.hull(self.space)), self._rules)
+
+    # What it is.
+
+    @property
+    def max_epochs(self) -> int:
+        """The last epoch of a run. It may grow, here or in another process."""
+        return self._max_epochs if self._shared is None else self._shared.facts().max_epochs
+
+    @property
+    def direction(self) -> Literal["minimize", "maximize"]:
+        """Whether losses are to be small or large."""
+        return "maximize" if self._rules.maximize else "minimize"
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+        return self._rules.seed
+
+    @property
+    def policy(self) -> str:
+        """How decisions are taken."""
+        return self._rules.policy
+
+    @property
+    def model(self) -> str:
+        """How curves are forecast."""
+        return self._rules.model
+
+    @property
+    def budget(self) -> Budget:
+        """When to stop."""
+        return self._rules.budget
+
+    def definition(self) -> dict[str, Any]:
+        """All of this as plain numbers and texts."""
+        return definition.write(self.space, self._max_epochs, self.candidates, self._rules)
+
+    # What is known.
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """All runs and what is known of them."""
-        return self._ledger.runs
+        return self._ledger.facts().runs
 
     @property
     def pending(self) -> tuple[Decision, ...]:
         """Decisions that are neither told nor cancelled."""
-        return self._ledger.pending
+        return self._ledger.facts().pending
 
     @property
     def best(self) -> Best | None:
         """The best epoch so far, noise removed; None until a finite loss is in."""
-        view = self._view()
+        facts = self._ledger.facts()
+        view = self._view(facts)
         if view is None:
             return None
-        best = stopping.best_epoch(view, self._ledger, self._sign)
+        best = stopping.best_epoch(view, facts, self._rules.sign)
         return replace(best, forecast=self.forecast(best.run))
-
-    def ask(self) -> Decision:
-        """Decide what to train next. Raises StudyFinished or AllPending where there is nothing to decide."""
-        with one_thread():
-            return self._ask()
-
-    def _ask(self) -> Decision:
-        left = stopping.epochs_left(self.budget, self._ledger, self._sign)
-        while self._wishes:
-            run, config, to_epoch = self._wishes.popleft()
-            if run is None or self._ledger.run(run).state == "frozen":
-                return self._ledger.decide(run, config, to_epoch, "asked for by the user")
-        rng = self._rng()
-        view = self._view()
-        self._insight.commit()
-        if view is not None and self.finish_best:
-            finish = stopping.finish(view, self._ledger, self._sign, left)
-            if finish is not None:
-                run, to_epoch, reason = finish
-                return self._ledger.decide(run, self._ledger.run(run).config, to_epoch, reason)
-        if view is None:
-            chosen = first_choice(self._chooser, self._ledger, rng)
-        else:
-            chosen = self._chooser.choose(self._insight.with_pending(view, self.pending), self._ledger, left, rng)
-        if self.budget.worthwhile is not None and view is not None:
-            stopping.check_worthwhile(self.budget.worthwhile, chosen)
-        decision = self._ledger.decide(chosen.run, chosen.config, chosen.to_epoch, chosen.reason)
-        self._explanations[decision.number] = Explanation(decision, chosen.basket)
-        self._explanations.pop(decision.number - EXPLAINED, None)
-        return decision
-
-    def tell(self, decision: Decision, losses: object, seconds: object = None) -> None:
-        """Record losses: a number for one epoch, or a list; one that is not finite ends the run as diverged."""
-        self._ledger.tell(decision, losses, seconds)
-
-    def cancel(self, decision: Decision, outcome: Outcome = "interrupted") -> None:
-        """Give a decision back without any loss."""
-        self._ledger.cancel(decision, outcome)
-
-    def enqueue(self, config: Config, to_epoch: int = 1) -> None:
-        """Start this configuration at the next ask."""
-        if not 1 <= to_epoch <= self.max_epochs:
-            raise StudyError(f"to_epoch must lie between 1 and max_epochs = {self.max_epochs}, not {to_epoch!r}")
-        self._wishes.append((None, self.space.validate(config), to_epoch))
-
-    def thaw(self, run: int, to_epoch: int) -> None:
-        """Thaw this run at the next ask."""
-        record = self._ledger.run(run)
-        if not record.epoch < to_epoch <= self.max_epochs:
-            raise StudyError(f"run {run} is at epoch {record.epoch} of {self.max_epochs}; cannot train to {to_epoch}")
-        self._wishes.append((run, record.config, to_epoch))
-
-    def add_run(self, config: Config, losses: Sequence[float]) -> Run:
-        """A curve from elsewhere, as evidence; it is never trained here."""
-        return self._ledger.add(self.space.validate(config), read_losses(losses, None, self.max_epochs))
 
     def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
         """Losses as they will be measured, in your own units; `epochs` None: where the curve ends."""
-        view = self._view()
+        facts = self._ledger.facts()
+        view = self._view(facts)
         if view is None:
             raise StudyError("there is nothing to forecast from yet: tell a finite loss first")
-        at = [float(self.max_epochs)] if epochs is None else list(epochs)
-        if isinstance(run_or_config, int):
-            run = self._ledger.run(run_or_config)
-            if run.number in view.places:
-                return view.forecaster.run(view.places[run.number], at)
-            return view.forecaster.visitor(self.space.features(run.config), run.losses, at)
-        return view.forecaster.config(self.space.features(self.space.validate(run_or_config)), at)
+        at = [float(facts.max_epochs)] if epochs is None else list(epochs)
+        catalogue = self._decider.catalogue
+        if not isinstance(run_or_config, int):
+            return view.forecaster.config(catalogue.modelled.features(self.space.validate(run_or_config)), at)
+        run = facts.run(run_or_config)
+        if run.number in view.places:
+            return view.forecaster.run(view.places[run.number], at)
+        return view.forecaster.visitor(catalogue.features([run])[0], run.losses, at)
 
     def p_min(self) -> dict[int, float]:
         """For each run with a loss, the chance that it would end lowest of all of them."""
-        view = self._view()
+        facts = self._ledger.facts()
+        view = self._view(facts)
         if view is None:
             return {}
-        runs = [n for n, _ in view.places.items() if self._ledger.run(n).state not in ("diverged", "failed")]
+        runs = [n for n in view.places if facts.run(n).state not in ("diverged", "failed")]
         if not runs:
             return {}
-        found = entropy_search.minimum_of_all(view.forecaster, [view.places[n] for n in runs], self._rng())
+        rng = np.random.default_rng([self.seed, facts.next_number])
+        with one_thread():
+            found = entropy_search.minimum_of_all(view.forecaster, [view.places[n] for n in runs], rng)
         return {n: float(p) for n, p in zip(runs, found, strict=True)}
 
     def explain(self, number: int) -> Explanation:
         """The whole basket of one decision, with its numbers."""
-        if number not in self._explanations:
+        found = self._ledger.explanation(number)
+        if found is None:
             raise StudyError(
-                f"decision {number!r} has no basket: it was not taken by the policy, lies over {EXPLAINED} decisions "
-                "back, or does not exist"
+                f"decision {number!r} has no basket: it was not taken by the policy, lies too far back, or does not "
+                "exist"
             )
-        return self._explanations[number]
+        return found
 
     def to_dataframe(self) -> Any:
         """One row for each epoch (needs pandas)."""
@@ -187,18 +210,81 @@ class Study:
         """The seed of a run's training: the same after every thaw."""
         return int(np.random.SeedSequence([self.seed, run]).generate_state(1)[0])
 
-    @property
-    def _sign(self) -> float:
-        return 1.0 if self.direction == "minimize" else -1.0
+    # Ask and tell.
 
-    def _rng(self) -> np.random.Generator:
-        """A decision is a function of what was told, the seed and its number."""
-        return np.random.default_rng([self.seed, self._ledger.next_number])
+    def ask(self) -> Decision:
+        """Decide what to train next. Raises StudyFinished or AllPending where there is nothing to decide."""
+        for _ in range(TRIES):
+            try:
+                return self._ask()
+            except LeaseLost as lost:  # this process was silent for too long while it decided: another one decides
+                trouble = lost
+        raise trouble
 
-    def _view(self) -> View | None:
-        rng = np.random.default_rng([self.seed, self._ledger.next_number, 1])
-        with one_thread():
-            return self._insight.view(self.runs, rng)
+    def _ask(self) -> Decision:
+        with self._ledger.deciding() as turn:
+            for wish in turn.facts.wishes:
+                if wish.run is not None and turn.facts.run(wish.run).state in ("finished", "diverged", "failed"):
+                    turn.drop(wish)
+            chosen, belief = self._decider.decide(turn.facts, turn.belief)
+            return turn.commit(chosen, belief)
+
+    def tell(self, decision: Decision, losses: object, seconds: object = None) -> None:
+        """Record losses: a number for one epoch, or a list; one that is not finite ends the run as diverged."""
+        checked = check_pending(decision, self._ledger.facts())
+        self._ledger.tell(checked, read_losses(losses, seconds, checked.epochs))
+
+    def cancel(self, decision: Decision, outcome: Outcome = "interrupted") -> None:
+        """Give a decision back without any loss."""
+        self._ledger.cancel(decision, outcome)
+
+    def enqueue(self, config: Config, to_epoch: int = 1) -> None:
+        """Start this configuration at the next ask."""
+        if not 1 <= to_epoch <= self.max_epochs:
+            raise StudyError(f"to_epoch must lie between 1 and max_epochs = {self.max_epochs}, not {to_epoch!r}")
+        self._ledger.wish(None, self.space.validate(config), to_epoch)
+
+    def thaw(self, run: int, to_epoch: int) -> None:
+        """Thaw this run at the next ask."""
+        facts = self._ledger.facts()
+        record = facts.run(run)
+        if not record.epoch < to_epoch <= facts.max_epochs:
+            raise StudyError(f"run {run} is at epoch {record.epoch} of {facts.max_epochs}; cannot train to {to_epoch}")
+        self._ledger.wish(run, record.config, to_epoch)
+
+    def add_run(self, config: Config, losses: Sequence[float]) -> Run:
+        """A curve from elsewhere, as evidence; it is never trained here."""
+        return self._ledger.add(self.space.validate(config), read_losses(losses, None, self.max_epochs))
+
+    # In a store.
+
+    def save_to(self, store: str, name: str | None = None) -> None:
+        """Write this study into a store, under a name that is free there, and go on in it."""
+        from freezethaw.study import shared
+
+        self.name = name or self.name
+        self._join(shared.saved(store, self.name, self.definition(), self._ledger))
+
+    def take_over(self) -> Decision | None:
+        """A decision whose process is gone, to be carried on and told here; None where there is none."""
+        return None if self._shared is None else self._shared.take_over()
+
+    def replay(self, number: int) -> Chosen:
+        """Take a decision again, from what was known then: the same as was taken. Needs a store."""
+        if self._shared is None:
+            raise StudyError("only a study in a store can be replayed; save_to(URL) puts this one into a store")
+        facts, belief, known = self._shared.before(number)
+        space, candidates, rules = definition.read(known)
+        decider = Decider(Catalogue(space, candidates, self._shared.hull(space)), rules)
+        return decider.decide(facts, belief)[0]
+
+    def close(self) -> None:
+        """Leave the store. Decisions that were not told stay pending, for any process to take over."""
+        if self._shared is not None:
+            self._shared.close()
+
+    def _view(self, facts: Facts) -> View | None:
+        return self._decider.view(facts, self._ledger.belief())
 
 
 def _check_whole(what: str, value: object) -> None:

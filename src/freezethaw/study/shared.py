@@ -1,0 +1,259 @@
+"""The ledger in a store: many processes work on one study, and one of them decides at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+
+from freezethaw.errors import LeaseLost, StudyError, TellError
+from freezethaw.model import belief as beliefs
+from freezethaw.model.belief import Belief
+from freezethaw.records import BasketEntry, Config, Decision, Explanation, Outcome, Run, Wish
+from freezethaw.space import Space
+from freezethaw.store import (
+    LEASE_SECONDS,
+    Definition,
+    Heartbeat,
+    Lease,
+    Proposal,
+    Report,
+    Snapshot,
+    Store,
+    StoredStudy,
+    Watcher,
+)
+from freezethaw.study.facts import Facts
+from freezethaw.study.ledger import Chosen, Ledger, check_outcome, check_pending
+from freezethaw.study.told import Told
+
+PAUSE = 0.02  # seconds before the lease to decide is asked for again; it grows while another process decides
+LONGEST_PAUSE = 0.5
+
+
+def continued(url: str, name: str, definition: Definition) -> SharedLedger:
+    """The study of this name: created, or continued as far as the definition is of the same study."""
+    store = Store(url)
+    try:
+        return SharedLedger(store, store.create_or_open(name, definition))
+    except BaseException:
+        store.close()
+        raise
+
+
+def definition_in(url: str, name: str) -> Definition:
+    """The definition of a study that exists."""
+    with Store(url) as store:
+        return store.open(name).load().definition
+
+
+def saved(url: str, name: str, definition: Definition, ledger: Ledger) -> SharedLedger:
+    """A study from elsewhere, with everything in it, under a name that is free."""
+    facts, belief = ledger.facts(), ledger.belief()
+    snapshot = Snapshot(0, 1, definition, facts.runs, facts.pending, facts.decisions, facts.wishes)
+    store = Store(url)
+    try:
+        stored, leases = store.save(name, snapshot, None if belief is None else beliefs.as_numbers(belief))
+    except BaseException:
+        store.close()
+        raise
+    found = SharedLedger(store, stored)
+    for decision in facts.pending:
+        found.hold(decision, leases[decision.number])
+    return found
+
+
+class SharedLedger:
+    """One study in a store, as seen from this process, which keeps the leases of its own decisions alive."""
+
+    def __init__(
+        self,
+        store: Store,
+        stored: StoredStudy,
+        lease_seconds: float = LEASE_SECONDS,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store, self.stored = store, stored
+        self._watcher = Watcher(lease_seconds)
+        self._pause = pause
+        self._known: Snapshot | None = None
+        self._leases: dict[int, Lease] = {}  # of decisions taken here, by number
+        self._belief: tuple[int, Belief | None] | None = None  # and after how many decisions
+        self._last_run: tuple[int, int] | None = None  # number of a decision, its run
+        self._heart = Heartbeat(stored.beat, seconds=lease_seconds)
+        self._heart.__enter__()
+
+    def close(self) -> None:
+        """Stop beating. Decisions that were not told stay pending, for any process to take over."""
+        self._heart.__exit__(None, None, None)
+        self._store.close()
+
+    def hull(self, space: Space) -> Space:
+        """A space that holds this one and all that the study had before: old runs stay as evidence."""
+        versions = (Space.from_dict(self.stored.definition(v)["space"]) for v in range(1, self.snapshot().version + 1))
+        for before in versions:
+            if before != space:
+                space = space.hull(before)
+        return space
+
+    def facts(self) -> Facts:
+        """What is known now."""
+        return self.facts_of(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """All of the study as it is now; only what changed is read."""
+        self._known = self.stored.load(self._known)
+        return self._known
+
+    def facts_of(self, known: Snapshot) -> Facts:
+        """What a snapshot says to a decider."""
+        in_hand = None
+        if known.decisions and all(d.number != known.decisions for d in known.pending):
+            if self._last_run is None or self._last_run[0] != known.decisions:
+                self._last_run = known.decisions, self.stored.decision(known.decisions).decision.run
+            in_hand = self._last_run[1]
+        return Facts(known.definition["max_epochs"], known.runs, known.pending, known.decisions, known.wishes, in_hand)
+
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+        return self.belief_after(self.facts().decisions)
+
+    def belief_after(self, decisions: int) -> Belief | None:
+        """As decision number `decisions` left it."""
+        if self._belief is None or self._belief[0] != decisions:
+            state = self.stored.sampler_state(before=decisions + 1)
+            self._belief = decisions, None if state is None else beliefs.of_numbers(state)
+        return self._belief[1]
+
+    @contextmanager
+    def deciding(self) -> Iterator[SharedTurn]:
+        """Wait for the lease to decide; it is kept alive meanwhile, and given back."""
+        permit = self._permission()
+        self._heart.add(permit)
+        turn = SharedTurn(self, permit)
+        try:
+            yield turn
+        finally:
+            self._heart.remove(permit)
+            if not turn.spent:
+                self._give_back(permit)
+
+    def _permission(self) -> Lease:
+        pause = PAUSE
+        while (permit := self.stored.permission(self._watcher)) is None:
+            self._pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return permit
+
+    def _give_back(self, permit: Lease) -> None:
+        with suppress(LeaseLost):  # whoever took it has it now
+            self.stored.release(permit)
+
+    def commit(self, permit: Lease, chosen: Chosen, belief: Belief | None, known: Snapshot) -> Decision:
+        """Decision, lease of its run and belief in one transaction."""
+        basket = tuple(asdict(entry) | {"config": dict(entry.config)} for entry in chosen.basket)
+        proposal = Proposal(chosen.run, chosen.config, chosen.to_epoch, chosen.reason, basket, chosen.wish)
+        state = None if belief is None else beliefs.as_numbers(belief)
+        done = self.stored.commit(permit, proposal, known.change, state)
+        self._belief = done.decision.number, belief or self.belief_after(known.decisions)
+        self.hold(done.decision, done.lease)
+        return done.decision
+
+    def hold(self, decision: Decision, lease: Lease) -> None:
+        """Keep the lease of a decision alive until it is told."""
+        self._leases[decision.number] = lease
+        self._heart.add(lease)
+
+    def lease(self, decision: Decision) -> Lease:
+        """Under which this process may write for a decision."""
+        check_pending(decision, self.facts())
+        if decision.number not in self._leases:
+            raise TellError(f"decision {decision.number} was taken by another process, which has to tell it")
+        return self._leases[decision.number]
+
+    def take_over(self) -> Decision | None:
+        """A pending decision whose process is gone; it is this one's now. None where there is none."""
+        found = self.stored.take_over(self._watcher)
+        if found is None:
+            return None
+        self.hold(found.decision, found.lease)
+        return found.decision
+
+    def tell(self, decision: Decision, told: Told) -> None:
+        """Record losses and close the decision."""
+        lease = self.lease(decision)
+        first = decision.from_epoch + 1
+        report = Report(first, told.losses, told.seconds) if told.losses else None
+        self.stored.record(lease, report, close="diverged" if told.diverged else "told")
+        self.let_go(decision)
+
+    def cancel(self, decision: Decision, outcome: Outcome) -> None:
+        """Give a decision back without any loss."""
+        lease = self.lease(decision)
+        check_outcome(outcome)
+        self.stored.record(lease, close=outcome)
+        self.let_go(decision)
+
+    def let_go(self, decision: Decision) -> None:
+        """Beat no more for a decision that is closed."""
+        lease = self._leases.pop(decision.number, None)
+        if lease is not None:
+            self._heart.remove(lease)
+
+    def add(self, config: Config, told: Told) -> Run:
+        """Record a curve from elsewhere."""
+        return self.facts().run(self.stored.add_run(config, told.losses, told.seconds, told.diverged))
+
+    def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
+        """Remember what the user wants done first."""
+        if run is None:
+            self.stored.enqueue(config, to_epoch)
+        else:
+            self.stored.thaw(run, to_epoch)
+
+    def explanation(self, number: int) -> Explanation | None:
+        """What was compared for a decision."""
+        found = self.stored.decision(number)
+        basket = tuple(BasketEntry(**entry) for entry in found.basket)
+        return Explanation(found.decision, basket) if basket else None
+
+    def before(self, number: int) -> tuple[Facts, Belief | None, Definition]:
+        """What decision `number` was taken on, for a replay: facts, belief and definition."""
+        taken = self.stored.decision(number)
+        known = self.stored.load(at=taken.basis)
+        if known.decisions != number - 1:
+            raise StudyError(f"decision {number} came with the study from elsewhere; it cannot be replayed")
+        state = self.stored.sampler_state(before=number)
+        belief = None if state is None else beliefs.of_numbers(state)
+        return self.facts_of(known), belief, known.definition
+
+
+class SharedTurn:
+    """The lease to decide, in this process's hands."""
+
+    def __init__(self, ledger: SharedLedger, permit: Lease) -> None:
+        self.spent = False
+        self._ledger, self._permit = ledger, permit
+        self._known = ledger.snapshot()
+
+    @property
+    def facts(self) -> Facts:
+        """What to decide on."""
+        return self._ledger.facts_of(self._known)
+
+    @property
+    def belief(self) -> Belief | None:
+        """As the last decision left it."""
+        return self._ledger.belief_after(self._known.decisions)
+
+    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+        """Record the decision."""
+        decision = self._ledger.commit(self._permit, chosen, belief, self._known)
+        self.spent = True
+        return decision
+
+    def drop(self, wish: Wish) -> None:
+        """Forget a wish."""
+        self._ledger.stored.drop_wish(wish.number)
+        self._known = self._ledger.snapshot()
