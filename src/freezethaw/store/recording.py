@@ -164,6 +164,16 @@ def _compared(
     return tuple(kept), different
 
 
+def close(connection: Connection, head: Head, lease: Lease, how: Closing) -> None:
+    """End a decision that has all its losses; its lease has been ended."""
+    facts = connection.execute(
+        _FACTS, {"study": head.study, "run": lease.run, "decision": lease.decision}
+    ).one_or_none()
+    if facts is None:
+        raise TellError(f"decision {lease.decision} of run {lease.run} was told or cancelled before")
+    _close(connection, head, lease, facts.epochs, facts.from_epoch, how)
+
+
 def _close(connection: Connection, head: Head, lease: Lease, last: int, from_epoch: int, close: Closing) -> None:
     """End a decision: what is left of it is given back."""
     state = "told" if last > from_epoch or close == "diverged" else "cancelled"

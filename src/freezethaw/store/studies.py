@@ -237,15 +237,24 @@ class StoredStudy:
     # Deciding.
 
     def commit(
-        self, permit: Lease, proposal: Proposal, basis: int, sampler_state: Any = None, keep_permit: bool = False
+        self,
+        permit: Lease,
+        proposal: Proposal,
+        basis: int,
+        sampler_state: Any = None,
+        keep_permit: bool = False,
+        closing: Lease | None = None,
     ) -> Committed:
         """Commit a decision, the lease of its run (for this process) and the sampler state after it, together.
 
         `permit` is the lease to decide, given back by this unless `keep_permit`; `basis` is the change of the snapshot
-        that was decided on. Raises LeaseLost where another process decides by now: load again and ask for permission.
+        that was decided on; `closing` is the lease of a decision, wholly recorded, that ends as told with this one.
+        Raises LeaseLost where another process decides by now: load again and ask for permission.
         """
         base, here = None, Process.current()  # before the lock is taken
-        with self._changing(permit) as (connection, head):
+        with self._changing(permit, closing) as (connection, head):
+            if closing is not None:
+                recording.close(connection, head, closing, "told")
             committed = deciding.commit(connection, head, proposal, basis, here)
             if sampler_state is not None:
                 base, text = self._memory.row(head.decisions, sampler_state)
@@ -321,11 +330,13 @@ class StoredStudy:
             events.add(connection, head, documents.printable(kind), text, run, epoch, details)
 
     @contextlib.contextmanager
-    def _changing(self, lease: Lease | None = None) -> Iterator[tuple[Connection, Head]]:
-        """One transaction that changes the study, under a lease if one is needed."""
+    def _changing(self, lease: Lease | None = None, ending: Lease | None = None) -> Iterator[tuple[Connection, Head]]:
+        """One transaction that changes the study, under a lease if one is needed; another lease may end with it."""
         with self._database.writing() as connection:
             if lease is not None:
                 leases.beat(connection, self._study, lease)
+            if ending is not None:  # before the study's row is locked, as everywhere
+                leases.end(connection, self._study, ending)
             head = heads.lock(connection, self._study)
             yield connection, head
             heads.advance(connection, head)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from freezethaw.errors import StudyError
-from freezethaw.records import Decision, Run, Wish
+from freezethaw.records import Decision, Run, State, Wish
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class Facts:
     def next_number(self) -> int:
         """Number of the next decision."""
         return self.decisions + 1
+
+    def after(self, fulfilled: Decision) -> Facts:
+        """As if a decision, all of whose epochs are recorded, had been told."""
+        run = self.run(fulfilled.run)
+        state: State = "finished" if run.epoch >= self.max_epochs else "frozen"
+        runs = (*self.runs[: run.number - 1], replace(run, state=state), *self.runs[run.number :])
+        pending = tuple(d for d in self.pending if d.number != fulfilled.number)
+        return replace(self, runs=runs, pending=pending, in_hand=run.number)
 
     def run(self, number: int) -> Run:
         """One run by its number."""

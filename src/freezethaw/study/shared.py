@@ -127,11 +127,14 @@ class SharedLedger:
         return self._belief[1]
 
     @contextmanager
-    def deciding(self) -> Iterator[SharedTurn]:
-        """Wait for the lease to decide; it is kept alive meanwhile, and given back."""
+    def deciding(self, fulfilled: Decision | None = None) -> Iterator[SharedTurn]:
+        """Wait for the lease to decide; it is kept alive meanwhile, and given back.
+
+        A decision of this process that is `fulfilled` counts as told, and is closed by the commit of the next one.
+        """
         permit = self._permission()
         self._heart.add(permit)
-        turn = SharedTurn(self, permit)
+        turn = SharedTurn(self, permit, fulfilled)
         try:
             yield turn
         finally:
@@ -150,12 +153,22 @@ class SharedLedger:
         with suppress(LeaseLost):  # whoever took it has it now
             self.stored.release(permit)
 
-    def commit(self, permit: Lease, chosen: Chosen, belief: Belief | None, known: Snapshot) -> Decision:
-        """Decision, lease of its run and belief in one transaction."""
+    def commit(
+        self,
+        permit: Lease,
+        chosen: Chosen,
+        belief: Belief | None,
+        known: Snapshot,
+        fulfilled: Decision | None = None,
+    ) -> Decision:
+        """Decision, lease of its run and belief in one transaction; with the end of the one that is `fulfilled`."""
         basket = tuple(asdict(entry) | {"config": dict(entry.config)} for entry in chosen.basket)
         proposal = Proposal(chosen.run, chosen.config, chosen.to_epoch, chosen.reason, basket, chosen.wish)
         state = None if belief is None else beliefs.as_numbers(belief)
-        done = self.stored.commit(permit, proposal, known.change, state)
+        closing = None if fulfilled is None else self.lease(fulfilled)
+        done = self.stored.commit(permit, proposal, known.change, state, closing=closing)
+        if fulfilled is not None:
+            self.let_go(fulfilled)
         self._belief = done.decision.number, belief or self.belief_after(known.decisions)
         self.hold(done.decision, done.lease)
         return done.decision
@@ -203,7 +216,8 @@ class SharedLedger:
 
     def add(self, config: Config, told: Told) -> Run:
         """Record a curve from elsewhere."""
-        return self.facts().run(self.stored.add_run(config, told.losses, told.seconds, told.diverged))
+        number = self.stored.add_run(config, told.losses, told.seconds, told.diverged)
+        return self.facts().run(number)
 
     def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
         """Remember what the user wants done first."""
@@ -226,21 +240,26 @@ class SharedLedger:
             raise StudyError(f"decision {number} came with the study from elsewhere; it cannot be replayed")
         state = self.stored.sampler_state(before=number)
         belief = None if state is None else beliefs.of_numbers(state)
-        return self.facts_of(known), belief, known.definition
+        facts = self.facts_of(known)
+        for decision in facts.pending:  # it was fulfilled by then: a run has one decision at a time
+            if decision.run == taken.decision.run:
+                facts = facts.after(decision)
+        return facts, belief, known.definition
 
 
 class SharedTurn:
     """The lease to decide, in this process's hands."""
 
-    def __init__(self, ledger: SharedLedger, permit: Lease) -> None:
+    def __init__(self, ledger: SharedLedger, permit: Lease, fulfilled: Decision | None) -> None:
         self.spent = False
-        self._ledger, self._permit = ledger, permit
+        self._ledger, self._permit, self._fulfilled = ledger, permit, fulfilled
         self._known = ledger.snapshot()
 
     @property
     def facts(self) -> Facts:
         """What to decide on."""
-        return self._ledger.facts_of(self._known)
+        facts = self._ledger.facts_of(self._known)
+        return facts if self._fulfilled is None else facts.after(self._fulfilled)
 
     @property
     def belief(self) -> Belief | None:
@@ -249,7 +268,7 @@ class SharedTurn:
 
     def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
         """Record the decision."""
-        decision = self._ledger.commit(self._permit, chosen, belief, self._known)
+        decision = self._ledger.commit(self._permit, chosen, belief, self._known, self._fulfilled)
         self.spent = True
         return decision
 

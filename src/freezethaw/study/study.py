@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from freezethaw.errors import LeaseLost, StudyError
+from freezethaw.errors import AllPending, LeaseLost, StudyError, StudyFinished
 from freezethaw.losses import Forecast
 from freezethaw.policy import entropy_search
 from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
@@ -268,6 +268,27 @@ class Study:
     def take_over(self) -> Decision | None:
         """A decision whose process is gone, to be carried on and told here; None where there is none."""
         return None if self._shared is None else self._shared.take_over()
+
+    def go_on(self, decision: Decision) -> Decision | None:
+        """The next decision, if it continues the run of this one, whose epochs are all recorded; else nothing changes.
+
+        So a worker learns whether to go on with the run in hand before it saves it. Needs a store.
+        """
+        if self._shared is None:
+            raise StudyError("only a study in a store is worked on while decisions are under way")
+        with self._shared.deciding(fulfilled=decision) as turn:
+            try:
+                chosen, belief = self._decider.decide(turn.facts, turn.belief)
+            except (StudyFinished, AllPending):
+                return None
+            return turn.commit(chosen, belief) if chosen.run == decision.run else None
+
+    @property
+    def shared(self) -> SharedLedger:
+        """Where the study is in a store: what workers need to know of it."""
+        if self._shared is None:
+            raise StudyError("this study is in memory; save_to(URL) puts it into a store")
+        return self._shared
 
     def replay(self, number: int) -> Chosen:
         """Take a decision again, from what was known then: the same as was taken. Needs a store."""
