@@ -43,6 +43,22 @@ class AllPending(FreezeThawError):  # noqa: N818 - a state, not a mistake
     """Everything that could be advanced is being advanced already; ask again after the next tell."""
 
 
+class TrainingError(FreezeThawError, RuntimeError):
+    """A training does not do what the protocol asks of it, or failed; the message says what was seen and expected."""
+
+
+class Diverged(TrainingError):  # noqa: N818 - what happened, not a mistake
+    """Raise it in a training: this configuration has no future. The run is never thawed, and its like are avoided."""
+
+
+class OutOfMemory(TrainingError):  # noqa: N818 - what happened, not a mistake
+    """Raise it in a training: this configuration does not fit. The run has failed, and its like are avoided."""
+
+
+class Preempted(TrainingError):  # noqa: N818 - what happened, not a mistake
+    """Raise it in a training: the machine is wanted elsewhere. The run is frozen, and can be thawed."""
+
+
 class StoreError(FreezeThawError, RuntimeError):
     """A store cannot be opened, read or written; the message says why and what to do. Passwords are masked in it."""
 
