@@ -1,5 +1,16 @@
-"""The training protocol: what a user's training function receives."""
+"""The training protocol and its forms: a function, a class, a command, or the name of one."""
 
+from freezethaw.trainers.command import CommandTrainer, command
+from freezethaw.trainers.importing import NamedTrainer, named
+from freezethaw.trainers.of_class import ClassTrainer, function_of
 from freezethaw.trainers.protocol import TrainingRun
 
-__all__ = ["TrainingRun"]
+__all__ = [
+    "ClassTrainer",
+    "CommandTrainer",
+    "NamedTrainer",
+    "TrainingRun",
+    "command",
+    "function_of",
+    "named",
+]

@@ -1,0 +1,154 @@
+"""A training by its name: "package.module:function" or "train.py:function" (or a class; "train.py" means its `train`).
+
+A name travels where a function cannot: to another process, another machine, a study file. What is imported is the
+user's own code, named by the user; nothing from a store is ever imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from freezethaw.errors import TrainingError
+from freezethaw.trainers.of_class import function_of
+from freezethaw.trainers.protocol import TrainingRun
+
+EXAMPLES = "'train.py:train' or 'package.module:train'"
+DEFAULT = "train"
+
+
+@dataclass(frozen=True)
+class NamedTrainer:
+    """A training function that is imported where it is called, so that it can be sent by name."""
+
+    module: str  # dotted, or the absolute path of a file
+    name: str
+    folder: str = ""  # where modules are looked for first
+
+    def __call__(self, run: TrainingRun) -> object:
+        """Import, and train."""
+        return self.function()(run)
+
+    def function(self) -> Callable[[TrainingRun], object]:
+        """What the name stands for; a class as its training function."""
+        found = attribute(self._module(), self.name)
+        if isinstance(found, type):
+            return function_of(found)
+        if not callable(found):
+            raise TrainingError(f"{self} is {_kind(found)}; name a function or a class")
+        function: Callable[[TrainingRun], object] = found
+        return function
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.name}"
+
+    def _module(self) -> ModuleType:
+        if self.folder and self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        try:
+            return _of_file(Path(self.module)) if self.module.endswith(".py") else _of_name(self.module)
+        except TrainingError:
+            raise
+        except Exception as error:  # whatever the user's file does when it is imported
+            raise TrainingError(f"importing {self.module} failed: {_where(error)}") from error
+
+
+def named(text: str, folder: Path | None = None) -> NamedTrainer:
+    """A training by its name, looked up now so that a wrong name is known at once. Files are relative to `folder`."""
+    module, _, name = text.partition(":")
+    if not module or ":" in name:
+        raise TrainingError(f"{text!r} names no training; write {EXAMPLES}")
+    home = (folder or Path()).absolute()
+    if module.endswith(".py"):
+        file = home / Path(module).expanduser()
+        if not file.is_file():
+            raise TrainingError(
+                f"there is no file {module}" + (f" in {home}" if not Path(module).is_absolute() else "")
+            )
+        found = NamedTrainer(str(file), name or DEFAULT, str(file.parent))
+    elif "/" in module or not all(part.isidentifier() for part in module.split(".")):
+        raise TrainingError(f"{text!r} names no training; write {EXAMPLES}")
+    else:
+        found = NamedTrainer(module, name or DEFAULT, str(home))
+    found.function()
+    return found
+
+
+def attribute(module: ModuleType, name: str) -> Any:
+    """A name in a module, with dots."""
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+            near = difflib.get_close_matches(part, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known)[:8]) or 'no functions'}"
+            raise TrainingError(f"{Path(module.__file__ or module.__name__).name} has no {name!r}; {hint}")
+        found = getattr(found, part)
+    return found
+
+
+def _of_file(file: Path) -> ModuleType:
+    """The module of a file, under its own name where that is free: classes that are pickled then find it again."""
+    name = (
+        file.stem
+        if file.stem.isidentifier() and _free(file)
+        else f"freezethaw_of_{re.sub(r'[^0-9a-zA-Z]', '_', file.stem)}"
+    )
+    known = sys.modules.get(name)
+    if known is not None and _is_of(known, file):
+        return known
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise TrainingError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _free(file: Path) -> bool:
+    """Whether no other module has the name of this file."""
+    known = sys.modules.get(file.stem)
+    if known is not None:
+        return _is_of(known, file)
+    found = importlib.util.find_spec(file.stem)
+    return found is None or (found.origin is not None and Path(found.origin).resolve() == file.resolve())
+
+
+def _is_of(module: ModuleType, file: Path) -> bool:
+    origin = getattr(module, "__file__", None)
+    return origin is not None and Path(origin).resolve() == file.resolve()
+
+
+def _of_name(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise
+        hint = f"; a file is written {name}.py:function" if Path(f"{name}.py").is_file() else ""
+        raise TrainingError(f"there is no module {name!r} here{hint}") from None
+
+
+def _where(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if not frame.filename.startswith("<") and "importlib" not in frame.filename]
+    place = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}: " if len(ours) > 1 else ""
+    return f"{place}{type(error).__name__}: {error}"
+
+
+def _kind(found: object) -> str:
+    return "a module" if isinstance(found, ModuleType) else f"a {type(found).__name__}"

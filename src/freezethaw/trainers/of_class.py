@@ -1,0 +1,73 @@
+"""A class as a training: made once for each start or thaw, asked for one epoch after the other.
+
+class Network:
+def __init__(self, config, seed): ...      # or a class method build(config, seed)
+def train_epoch(self): ...                 # the loss; or (loss, metrics); or {"loss": ..., "accuracy": ...}
+def save(self, folder): ...                # everything that the next epoch needs
+def load(self, folder): ...
+
+ft.tune(function_of(Network), space, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from freezethaw.errors import TrainingError
+from freezethaw.trainers.protocol import TrainingRun
+
+METHODS = ("train_epoch", "save", "load")
+RETURNS = "return the loss, (loss, metrics), or a dict with 'loss'"
+
+
+@dataclass(frozen=True)
+class ClassTrainer:
+    """A training function made of a class."""
+
+    trained: type
+
+    def __call__(self, run: TrainingRun) -> None:
+        """Build, load where there is something to load, then train epoch by epoch."""
+        build = getattr(self.trained, "build", self.trained)
+        model = build(run.config, run.seed)
+        if run.checkpoint is not None:
+            model.load(run.checkpoint)
+        for _ in run.epochs():
+            loss, metrics = _loss_and_metrics(model.train_epoch(), self.trained.__name__)
+            run.report(loss, save=model.save, **metrics)
+
+
+def function_of(trained: type) -> ClassTrainer:
+    """The class as a training function; raises TrainingError where it lacks a method."""
+    if not isinstance(trained, type):
+        raise TrainingError(f"function_of takes a class, not {trained!r}")
+    missing = [name for name in METHODS if not callable(getattr(trained, name, None))]
+    if missing:
+        raise TrainingError(
+            f"{trained.__name__} cannot be trained: it has no method {' and no method '.join(missing)}; "
+            f"a class needs __init__(config, seed) or build(config, seed), and {', '.join(METHODS)}"
+        )
+    return ClassTrainer(trained)
+
+
+def _loss_and_metrics(found: Any, name: str) -> tuple[float, dict[str, Any]]:
+    match found:
+        case Mapping():
+            if "loss" not in found:
+                raise TrainingError(f"{name}.train_epoch returned a dict without 'loss', with {sorted(found)}")
+            metrics = {str(key): value for key, value in found.items() if key != "loss"}
+            return _number(found["loss"], name), metrics
+        case (loss, Mapping() as metrics):
+            return _number(loss, name), {str(key): value for key, value in metrics.items()}
+    return _number(found, name), {}
+
+
+def _number(loss: Any, name: str) -> float:
+    try:
+        if not isinstance(loss, str | bytes | bool):
+            return float(loss)
+    except (TypeError, ValueError):
+        pass
+    raise TrainingError(f"{name}.train_epoch gave {loss!r} as its loss; {RETURNS}")
