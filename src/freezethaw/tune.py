@@ -1,28 +1,110 @@
-"""`tune`: wires the study, the engine and the training together."""
+"""`tune`: wires the study, the store, the engine and the training together."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from freezethaw.records import Budget, Checkpoints, Result
-from freezethaw.runtime.inline import Train, Watch, work
+from freezethaw.errors import StudyError
+from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result
+from freezethaw.runtime import inline
+from freezethaw.runtime.local import LocalEngine, Place
+from freezethaw.runtime.worker import Train, Watch
 from freezethaw.space import Space
 from freezethaw.study import Study
+from freezethaw.trainers.of_class import function_of
+
+Look = Callable[[Study], None]
 
 
 def tune(
-    train: Train,
+    train: Train | type,
     space: Space,
     max_epochs: int,
     budget: Budget | int,
     name: str = "study",
+    workers: int = 1,
+    store: str | None = None,
     seed: int = 0,
     direction: Literal["minimize", "maximize"] = "minimize",
     checkpoints: Checkpoints | None = None,
+    engine: Literal["inline", "processes"] | None = None,
     finish_best: bool = True,
+    candidates: Sequence[Config] | None = None,
+    policy: str = "improvement_rate",
+    prices: Prices | None = None,
     watch: Watch | None = None,
+    look: Look | None = None,
 ) -> Result:
-    """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw."""
-    study = Study(space, max_epochs, name=name, direction=direction, seed=seed, budget=budget, finish_best=finish_best)
-    end = work(study, train, checkpoints or Checkpoints(), watch)
-    return Result(study.best, end.reason, sum(run.epoch for run in study.runs), study.runs)
+    """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
+
+    The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
+    a store everything goes with the process. One worker trains in this process (`engine="inline"`), several in
+    processes of their own. `watch` is called with each loss (inline only), `look` with the study now and then.
+    """
+    if workers < 1:
+        raise StudyError(f"workers must be at least 1, not {workers!r}")
+    engine = engine or ("inline" if workers == 1 else "processes")
+    if engine == "inline" and workers > 1:
+        raise StudyError("the inline engine is one worker; engine='processes' has several")
+    function = function_of(train) if isinstance(train, type) else train
+    kept = checkpoints or Checkpoints()
+    with _homes(store, kept) as (url, folder):
+        study = Study(
+            space,
+            max_epochs,
+            name=name,
+            direction=direction,
+            seed=seed,
+            store=url,
+            candidates=candidates,
+            policy=policy,
+            budget=budget,
+            finish_best=finish_best,
+            prices=prices,
+        )
+        try:
+            if engine == "inline":
+                reason = inline.work(study, function, folder, kept, watch)
+            else:
+                look_at = (lambda: look(study)) if look is not None else (lambda: None)
+                reason = LocalEngine(Place(url, name, folder, kept), function, workers).run(study, look_at)
+            if look is not None:
+                look(study)
+            best = _with_checkpoint(study.best, study, folder, store is not None or kept.folder is not None)
+            return Result(best, reason, sum(run.epoch for run in study.runs if not run.added), study.runs)
+        finally:
+            study.close()
+
+
+@contextmanager
+def _homes(store: str | None, checkpoints: Checkpoints) -> Iterator[tuple[str, str]]:
+    """Where the study and its checkpoints are: a temporary folder for what the user gave no place."""
+    with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
+        url = store or f"sqlite:///{temporary}/study.db"
+        folder = checkpoints.folder
+        if folder is None:
+            folder = temporary if store is None else _beside(store)
+        yield url, str(folder)
+
+
+def _beside(store: str) -> Path:
+    """Checkpoints lie beside an SQLite file, else in the folder of now."""
+    file = store.removeprefix("sqlite:///") if store.startswith("sqlite:///") else ""
+    return Path(file).absolute().parent / "checkpoints" if file else Path("checkpoints").absolute()
+
+
+def _with_checkpoint(best: Best | None, study: Study, folder: str, lasting: bool) -> Best | None:
+    """The best epoch and where it was saved; where that epoch was not, the run's best one that was."""
+    if best is None or not lasting:
+        return best
+    losses = study.runs[best.run - 1].losses
+    sign = 1.0 if study.direction == "minimize" else -1.0
+    kept = sorted(
+        study.shared.stored.checkpoints(best.run), key=lambda c: (c.epoch != best.epoch, sign * losses[c.epoch - 1])
+    )
+    return replace(best, checkpoint=Path(folder) / kept[0].place) if kept else best

@@ -39,6 +39,11 @@ class CheckpointKeeper:
         self._open: set[str] = set()  # copies that are in use
         self._home = f"{readable or 'study'}-{study.uid[:16]}"
 
+    @property
+    def limited(self) -> bool:
+        """Whether checkpoints have to stay within a budget."""
+        return self._allowed is not None
+
     def save(self, lease: Lease, epoch: int, save: Save) -> NewCheckpoint:
         """Write a checkpoint; it counts once it is given to `StoredStudy.record` together with its losses.
 

@@ -232,6 +232,14 @@ class SharedLedger:
         basket = tuple(BasketEntry(**entry) for entry in found.basket)
         return Explanation(found.decision, basket) if basket else None
 
+    def last_event(self, kind: str) -> str:
+        """What the last event of a kind says; empty where there is none."""
+        found, after = "", 0
+        while events := self.stored.events(after):
+            found = next((event.text for event in reversed(events) if event.kind == kind), found)
+            after = events[-1].number
+        return found
+
     def before(self, number: int) -> tuple[Facts, Belief | None, Definition]:
         """What decision `number` was taken on, for a replay: facts, belief and definition."""
         taken = self.stored.decision(number)

@@ -17,12 +17,20 @@ class TrainingRun:
     """One start or thaw of a run. Loop over `epochs()` and `report` one loss in each."""
 
     def __init__(
-        self, number: int, config: Config, seed: int, from_epoch: int, checkpoint: Path | None, advance: Advance
+        self,
+        number: int,
+        config: Config,
+        seed: int,
+        from_epoch: int,
+        checkpoint: Path | None,
+        advance: Advance,
+        to_epoch: int = 0,
     ) -> None:
         self.number = number
         self.config = config
         self.seed = seed  # the same after every thaw
         self.from_epoch = from_epoch
+        self.to_epoch = to_epoch  # where the decision of now ends; it may be followed by another for the same run
         self.checkpoint = checkpoint
         self._advance = advance
         self._epoch = from_epoch

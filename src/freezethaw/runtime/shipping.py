@@ -1,0 +1,62 @@
+"""How a training function travels to a worker process: by name where it can be imported, else by value over a pipe.
+
+By value it goes through a pipe from the parent to its own child, by cloudpickle, and is never kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+from freezethaw.errors import StudyError
+
+
+def packed(function: Callable[..., Any]) -> dict[str, str]:
+    """What to write into the pipe."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module not in (None, "__main__") and name and _found(module, name) is function:
+        return {"by": "name", "module": str(module), "name": name}
+    import cloudpickle
+
+    try:
+        code = cloudpickle.dumps(function)
+    except Exception as error:
+        raise StudyError(f"the training function {name!r} cannot be sent to a worker process: {error}") from error
+    return {"by": "value", "code": base64.b64encode(code).decode()}
+
+
+def _found(module: str, name: str) -> object:
+    """What another process would import under this name; None where it could not."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def send(function: Callable[..., Any], pipe: IO[bytes]) -> None:
+    """Write a function, and where to look for modules, as one line."""
+    parcel = {"path": [p for p in sys.path if p], "function": packed(function)}
+    pipe.write(json.dumps(parcel).encode() + b"\n")
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Callable[..., Any]:
+    """Read what the parent sent. The pipe comes from the process that started this one, and from nowhere else."""
+    line = pipe.readline()
+    if not line:
+        raise StudyError("the process that started this worker is gone")
+    parcel = json.loads(line)
+    sys.path.extend(p for p in parcel["path"] if p not in sys.path)
+    what = parcel["function"]
+    if what["by"] == "name":
+        found: Any = importlib.import_module(what["module"])
+        for part in what["name"].split("."):
+            found = getattr(found, part)
+        return found  # type: ignore[no-any-return]
+    import cloudpickle
+
+    return cloudpickle.loads(base64.b64decode(what["code"]))  # type: ignore[no-any-return]

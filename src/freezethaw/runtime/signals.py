@@ -1,0 +1,48 @@
+"""Leaving cleanly: signals that ask a worker to go set a flag; the run in hand is saved and given back first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+LEAVE = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Leaving:
+    """Whether to leave, and why. Called, it says whether."""
+
+    def __init__(self) -> None:
+        self._flag = threading.Event()
+        self.why = ""
+
+    def __call__(self) -> bool:
+        """Whether to leave."""
+        return self._flag.is_set()
+
+    def ask(self, why: str) -> None:
+        """Leave at the next epoch."""
+        self.why = self.why or why
+        self._flag.set()
+
+
+@contextmanager
+def on_signals(leaving: Leaving) -> Iterator[None]:
+    """While in this context, signals ask to leave; a second Ctrl-C interrupts at once. Only in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and leaving():
+            raise KeyboardInterrupt
+        leaving.ask(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, handle) for number in LEAVE}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
