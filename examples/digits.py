@@ -1,9 +1,11 @@
-"""Tune a small neural network on scikit-learn's digits: 200 epochs shared out among many runs."""
+"""Tune a small neural network on scikit-learn's digits: 200 epochs shared out among many runs, by two workers."""
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -13,6 +15,7 @@ from sklearn.model_selection import train_test_split
 import freezethaw as ft
 
 MAX_EPOCHS, EPOCHS = 30, 200
+FOLDER = Path("freezethaw-demo")
 SPACE = ft.Space(
     learning_rate=ft.Float(1e-4, 1.0, log=True),
     hidden=ft.Int(8, 256, log=True),
@@ -90,16 +93,24 @@ def train(run):
         run.report(loss, save=network.save)
 
 
-def main(epochs: int = EPOCHS) -> ft.Result:
+def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"Tuning {len(SPACE)} hyperparameters of a small network on digits with {epochs} epochs in all.\n")
-
-    def watch(decision, losses):
-        console.print(
-            f"  run {decision.run:3d} epoch {decision.to_epoch:3d}  loss {losses[-1]:8.4f}   {decision.reason}"
-        )
-
-    result = ft.tune(train, SPACE, max_epochs=MAX_EPOCHS, budget=ft.Budget(epochs=epochs), name="digits", watch=watch)
+    shutil.rmtree(FOLDER, ignore_errors=True)  # of the demo before
+    FOLDER.mkdir()
+    store = f"sqlite:///{FOLDER}/study.db"
+    console.print(
+        f"Tuning {len(SPACE)} hyperparameters of a small network on digits: {epochs} epochs in all, {workers} workers.\n"
+    )
+    result = ft.tune(
+        train,
+        SPACE,
+        max_epochs=MAX_EPOCHS,
+        budget=ft.Budget(epochs=epochs),
+        name="digits",
+        workers=workers,
+        store=store,
+        progress=True,
+    )
     default = Network(DEFAULT, seed=0)
     losses = []
     for _ in range(MAX_EPOCHS):
@@ -108,10 +119,13 @@ def main(epochs: int = EPOCHS) -> ft.Result:
     best = result.best
     config = ", ".join(f"{k}={v:.3g}" for k, v in best.config.items())
     console.print(f"\nbest: run {best.run}, epoch {best.epoch}, loss {best.loss:.4f}  ({config})")
+    console.print(f"its checkpoint: {best.checkpoint}")
     console.print(f"the default configuration, trained to the end: {min(losses):.4f}")
     full = MAX_EPOCHS * len(result.runs)
     console.print(f"{result.epochs} epochs over {len(result.runs)} runs; training all to the end would cost {full}.")
-    console.print("\nnext: read examples/digits.py, it is yours to change; `make test` runs the test suite.")
+    where = f"--store {store} --name digits"
+    console.print(f"\nnext:  freezethaw status {where}\n       freezethaw explain {result.epochs // 2} {where}")
+    console.print("       read examples/digits.py, it is yours to change; `make test` runs the test suite")
     return result
 
 

@@ -90,11 +90,11 @@ def test_the_code_of_the_readme_runs():
         exec(compile(block, "README.md", "exec"), {})
 
 
-def test_the_demo_runs():
+def test_the_demo_runs(tmp_path):
     pytest.importorskip("sklearn")
     found = subprocess.run(
-        [sys.executable, "-c", "import runpy; runpy.run_path('examples/digits.py')['main'](epochs=60)"],
-        cwd=ROOT,
+        [sys.executable, "-c", f"import runpy; runpy.run_path({str(ROOT / 'examples/digits.py')!r})['main'](epochs=60)"],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,

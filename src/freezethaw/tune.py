@@ -18,8 +18,6 @@ from freezethaw.space import Space
 from freezethaw.study import Study
 from freezethaw.trainers.of_class import function_of
 
-Look = Callable[[Study], None]
-
 
 def tune(
     train: Train | type,
@@ -38,13 +36,13 @@ def tune(
     policy: str = "improvement_rate",
     prices: Prices | None = None,
     watch: Watch | None = None,
-    look: Look | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
 
     The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
     a store everything goes with the process. One worker trains in this process (`engine="inline"`), several in
-    processes of their own. `watch` is called with each loss (inline only), `look` with the study now and then.
+    processes of their own. `watch` is called with each loss (inline only). `progress` None: on a terminal.
     """
     if workers < 1:
         raise StudyError(f"workers must be at least 1, not {workers!r}")
@@ -68,17 +66,29 @@ def tune(
             prices=prices,
         )
         try:
-            if engine == "inline":
-                reason = inline.work(study, function, folder, kept, watch)
-            else:
-                look_at = (lambda: look(study)) if look is not None else (lambda: None)
-                reason = LocalEngine(Place(url, name, folder, kept), function, workers).run(study, look_at)
-            if look is not None:
-                look(study)
+            with _shown(study, progress) as look:
+                if engine == "inline":
+                    reason = inline.work(study, function, folder, kept, lambda *told: (look(), watch and watch(*told)))
+                else:
+                    reason = LocalEngine(Place(url, name, folder, kept), function, workers).run(study, look)
             best = _with_checkpoint(study.best, study, folder, store is not None or kept.folder is not None)
             return Result(best, reason, sum(run.epoch for run in study.runs if not run.added), study.runs)
         finally:
             study.close()
+
+
+@contextmanager
+def _shown(study: Study, wanted: bool | None) -> Iterator[Callable[[], None]]:
+    """What the engine calls now and then to show how the study is doing."""
+    from freezethaw.runtime.progress import Progress
+
+    show = Progress()
+    if not (show.console.is_terminal or show.console.is_jupyter if wanted is None else wanted):
+        yield lambda: None
+        return
+    with show:
+        yield lambda: show.look(study)
+        show.look(study, always=True)
 
 
 @contextmanager

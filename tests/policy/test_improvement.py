@@ -16,8 +16,6 @@ from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
 from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
 from freezethaw.policy.survival import survival
 
-NONE = np.zeros((1, 3))  # no surprise
-
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
 def test_expected_improvement_equals_quadrature(best, mean, deviation):
@@ -54,11 +52,11 @@ def test_gains_average_over_samples_and_components():
 
 def test_the_rate_looks_only_ahead():
     outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)))
-    rate, at = rates(gains([outlook], [0.0], np.ones(1)), NONE, np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
+    rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
     _, near = rates(
-        gains([outlook], [0.0], np.ones(1)), NONE, np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), left=1
+        gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), left=1
     )
     assert near[0] == 1  # what the budget does not reach is worth nothing
 
@@ -103,8 +101,8 @@ def test_a_price_turns_the_balance_and_grants_more_at_once():
     outlook = Outlook(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)))
     found = gains([outlook], [0.0], np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
-    _, cheap = rates(found, NONE, epochs, done, np.zeros(1))
-    rate, dear = rates(found, NONE, epochs, done, np.full(1, 5.0))
+    _, cheap = rates(found, epochs, done, np.zeros(1))
+    rate, dear = rates(found, epochs, done, np.full(1, 5.0))
     assert cheap[0] == 0
     assert dear[0] == 2  # having paid, it goes further
     assert rate[0] == pytest.approx(0.6 / 8.0, rel=1e-3)
@@ -124,7 +122,14 @@ def test_stretches_of_time_double_and_are_covered_by_their_share():
 
 def test_surprises_fade_with_the_runs_that_went_there():
     lengths, epochs = np.array([1.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0, 8.0])
-    gain = surprises(lengths, np.array([0.0, 1.0]), epochs, 8)
-    assert np.diff(gain[0]) == pytest.approx([SURPRISE / 2, SURPRISE / 2, SURPRISE])  # 3 runs, 1 run, 1 run, none
-    assert gain[0, 0] == pytest.approx(SURPRISE / 4)
-    assert gain[1] == pytest.approx(gain[0] - gain[0, 0])  # what was seen of the run surprises no more
+    chance = surprises(lengths, np.array([0.0, 1.0]), epochs, 8)
+    calm = np.cumprod([1 - SURPRISE / 4, 1 - SURPRISE / 2, 1 - SURPRISE / 2, 1 - SURPRISE])  # seen by 3, 1, 1, none
+    assert chance[0] == pytest.approx(1 - calm)
+    assert chance[1] == pytest.approx(1 - calm / calm[0])  # what was seen of the run surprises no more
+
+
+def test_a_surprise_is_worth_more_near_the_best():
+    outlook = Outlook(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)))
+    found = gains([outlook], [0.0], np.ones(1), np.full((2, 1), 0.05))
+    assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
+    assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]

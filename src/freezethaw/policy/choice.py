@@ -121,11 +121,11 @@ def _compare(
     leaders, runs = contenders(posteriors[0]), options.runs[old]
     outlooks = [look(p, np.concatenate([leaders, runs]), options.candidates[new], epochs) for p in posteriors]
     bests = [best_expected(o, epochs, lengths[leaders]) for o in outlooks]
-    found = gains([o.without(len(leaders)) for o in outlooks], bests, weights)
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     price = np.concatenate([options.price_old[old], options.price_new[new]])
     surprise = surprises(lengths, done, epochs, options.max_epochs)
-    rate, at = rates(found, surprise, epochs, done, price, options.left)
+    found = gains([o.without(len(leaders)) for o in outlooks], bests, weights, surprise)
+    rate, at = rates(found, epochs, done, price, options.left)
     scores = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
     return _Comparison(tuple(bests), found, epochs, done, price, scores, at)
 

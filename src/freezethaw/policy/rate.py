@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freezethaw.model.outlook import Outlook
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
+from freezethaw.policy.surprise import SPREAD
 
 Array = NDArray[np.float64]
 
@@ -22,28 +23,30 @@ class Gains:
     chance: Array  # (P, E)
 
 
-def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array) -> Gains:
-    """Average over samples and mixture components."""
+def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, surprise: Array | float = 0.0) -> Gains:
+    """Average over samples and mixture components; with chance `surprise` (P, E) a run is anywhere about its mean."""
     improvement = np.zeros_like(outlooks[0].mean)
     chance = np.zeros_like(improvement)
     for outlook, best, weight in zip(outlooks, bests, weights, strict=True):
-        for w, deviation in zip(outlook.weights, outlook.deviations, strict=True):
+        parts = [((1.0 - surprise) * w, d) for w, d in zip(outlook.weights, outlook.deviations, strict=True)]
+        parts.append((np.broadcast_to(surprise, improvement.shape), np.full_like(improvement, SPREAD)))
+        for w, deviation in parts:
             improvement += weight * w * expected_improvement(best, outlook.mean, deviation)
             chance += weight * w * probability_of_improvement(best, outlook.mean, deviation)
     return Gains(improvement, chance)
 
 
 def rates(
-    found: Gains, surprise: Array, epochs: Array, done: Array, price: Array, left: float = np.inf
+    found: Gains, epochs: Array, done: Array, price: Array, left: float = np.inf
 ) -> tuple[Array, NDArray[np.int64]]:
     """(P,) the best improvement for each epoch spent, and at which of the E epochs.
 
-    `surprise` (P, E) is gained besides. `done` (P,) is spent already; taking a run up has a `price` (P,) in epochs; and
-    at most `left` more can be spent: what cannot be reached any more is worth nothing.
+    `done` (P,) is spent already; taking a run up has a `price` (P,) in epochs; and at most `left` more can be spent:
+    what cannot be reached any more is worth nothing.
     """
     ahead = epochs[None, :] - done[:, None]
     cost = expected_cost(np.maximum(ahead, 1.0), found.chance) + price[:, None]
-    rate = np.where((ahead > 0) & (ahead <= left), (found.improvement + surprise) / cost, -np.inf)
+    rate = np.where((ahead > 0) & (ahead <= left), found.improvement / cost, -np.inf)
     at = rate.argmax(axis=1)
     return rate[np.arange(len(rate)), at], at
 

@@ -1,12 +1,11 @@
-"""Exploration in time: what may be gained where no forecast would have it.
+"""Exploration in time: the chance that a run does what no forecast would have it do.
 
 A forecast extends what was seen. Where no run has been trained long, nothing was seen that could contradict it: if all
-short curves are flat, the model is sure that long ones are, and never finds the run that falls late. So there is a
-small gain by surprise, in each doubling of training time, that fades with the number of runs that went through it
-without needing it: if n runs have seen that stretch, the chance that the next one shows something new is of the order
-of 1 / (n + 1) (Laplace's rule of succession). The gain is the same for all runs that stand at one epoch: which of them
-goes on is up to the forecasts. And since a stretch costs as many epochs as it is long, all stretches get about the same
-share of the budget, which is how successive halving divides it.
+short curves are flat, the model is sure that long ones are, and never finds the run that falls late. So in each
+doubling of training time a run may surprise, and is then anywhere within the spread of all losses about its forecast.
+If n runs have been through that stretch, the chance is of the order of 1 / (n + 1) (Laplace's rule of succession). It
+is the same for all runs that stand at one epoch, so that those go on which are near the best. And since a stretch costs
+as many epochs as it is long, all stretches get about the same share of what exploring costs, as in successive halving.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SURPRISE = 0.02  # gain expected in a doubling of time that no run has seen, in model units
+SURPRISE = 0.05  # chance in a doubling of time that no run has seen
+SPREAD = 1.0  # of a run that surprises, in model units: that of all losses
 
 
 def surprises(lengths: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
-    """(P, E) expected gain by surprise of runs that stand at `done`, up to each epoch; `lengths` of all runs so far."""
+    """(P, E) chance of a surprise of runs that stand at `done`, up to each epoch; `lengths` are those of all runs."""
     edges = stretches(max_epochs)
     seen = covered(np.zeros(len(lengths)), lengths, edges).sum(axis=0)
     ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)
-    return np.asarray(ahead @ (SURPRISE / (1.0 + seen)))
+    return np.asarray(-np.expm1(ahead @ np.log1p(-SURPRISE / (1.0 + seen))))
 
 
 def stretches(max_epochs: int) -> Array:

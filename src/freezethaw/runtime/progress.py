@@ -1,0 +1,93 @@
+"""What a person sees while a study runs: budget, best loss, who trains what and why, and how long it will take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from freezethaw.records import Decision, Run
+from freezethaw.study import Study
+
+PAUSE = 0.5  # seconds between two looks
+
+
+class Progress:
+    """A live display on a terminal or in a notebook; elsewhere a line for each epoch. Give its `look` to the engine."""
+
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._clock, self._started = clock, clock()
+        self._last_look = -PAUSE
+        self._seen: dict[int, int] = {}  # run -> epochs shown
+        self._reasons: dict[int, str] = {}  # run -> why it was last advanced
+        self._first: int | None = None  # epochs that were trained before
+        self._live: Live | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal or self.console.is_jupyter:
+            self._live = self._stack.enter_context(Live(console=self.console, refresh_per_second=4, transient=True))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def look(self, study: Study, always: bool = False) -> None:
+        """Show what has changed."""
+        if not always and self._clock() - self._last_look < PAUSE:
+            return
+        self._last_look = self._clock()
+        runs, pending = study.runs, study.pending
+        self._reasons |= {d.run: d.reason for d in pending}
+        if self._first is None:
+            self._first = sum(run.epoch for run in runs)
+            self._seen = {run.number: run.epoch for run in runs}
+        for run in runs:
+            self._tell(run)
+        if self._live is not None:
+            self._live.update(self._summary(study, runs, pending))
+
+    def _tell(self, run: Run) -> None:
+        before = self._seen.get(run.number, 0)
+        if run.epoch > before or (run.state in ("diverged", "failed") and before >= 0):
+            loss = f"loss {run.losses[-1]:<10.5g}" if run.losses else " " * 15
+            ended = "" if run.state in ("frozen", "pending", "finished") else f"{run.state}  "
+            reason = self._reasons.get(run.number, "")
+            self.console.print(f"  run {run.number:3d}  epoch {run.epoch:4d}  {loss}  {ended}{reason}")
+            self._seen[run.number] = run.epoch if not ended else -1
+
+    def _summary(self, study: Study, runs: tuple[Run, ...], pending: tuple[Decision, ...]) -> Group:
+        done = sum(run.epoch for run in runs if not run.added)
+        sign = 1.0 if study.direction == "minimize" else -1.0
+        losses = [(sign * loss, run.number) for run in runs for loss in run.losses]
+        table = Table.grid(padding=(0, 2))
+        total = study.budget.epochs
+        table.add_row("epochs", f"{done}" if total is None else f"{done} of {total}", self._left(done, total))
+        if losses:
+            best, number = min(losses)
+            table.add_row("best loss", f"{sign * best:.5g}", f"run {number}")
+        states = {
+            state: sum(run.state == state for run in runs) for state in ("frozen", "finished", "diverged", "failed")
+        }
+        table.add_row("runs", str(len(runs)), ", ".join(f"{n} {state}" for state, n in states.items() if n))
+        lines: list[Any] = [table]
+        if total:
+            lines.append(ProgressBar(total=total, completed=min(done, total), width=60))
+        lines += [Text(f"run {d.run}: {d.reason}", overflow="ellipsis", no_wrap=True) for d in pending]
+        return Group(*lines)
+
+    def _left(self, done: int, total: int | None) -> str:
+        """How long the rest will take, at the pace so far."""
+        trained, elapsed = done - (self._first or 0), self._clock() - self._started
+        if total is None or trained < 5:
+            return ""
+        seconds = elapsed / trained * max(total - done, 0)
+        return f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
