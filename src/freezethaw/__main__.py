@@ -6,3 +6,7 @@ if sys.argv[1:2] == ["worker"]:  # without the command line's libraries: workers
     from freezethaw.runtime.local import worker_main
 
     sys.exit(worker_main(sys.argv[2:]))
+
+from freezethaw.cli import app
+
+app(prog_name="freezethaw")

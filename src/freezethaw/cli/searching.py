@@ -1,0 +1,353 @@
+"""Commands that train: run, worker, check, demo."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from freezethaw.cli import words
+from freezethaw.cli.app import JsonOption, app, console, masked, print_json
+from freezethaw.errors import StudyError, TrainingError
+
+if TYPE_CHECKING:
+    from freezethaw.records import Budget, Checkpoints, Result
+    from freezethaw.space import Space
+    from freezethaw.trainers import CommandTrainer, NamedTrainer
+
+COMMAND = "freezethaw.command"  # where words after -- are kept
+
+
+class WithCommand(TyperCommand):
+    """Takes the words after -- as a command to train with."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep what follows -- for later."""
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta[COMMAND] = args[place + 1 :]
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Show the command in the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+class Direction(StrEnum):
+    """Whether losses are to be small or large."""
+
+    minimize = "minimize"
+    maximize = "maximize"
+
+
+WhatArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[STUDY.toml|TRAIN]", help="A study file, or train.py:function, or package.module:function."
+    ),
+]
+SpaceOption = Annotated[
+    Path | None, typer.Option("--space", metavar="FILE", help="The parameters, in TOML; see docs/cli.md.")
+]
+
+
+def _entries(ctx: typer.Context, what: str | None, space: Path | None) -> dict[str, Any]:
+    """What the study file says, and the training and the space wherever they come from."""
+    from freezethaw.cli import study_file
+    from freezethaw.space import Space
+    from freezethaw.trainers import command, named
+
+    words_after: list[str] = ctx.meta.get(COMMAND, [])
+    entries: dict[str, Any] = {}
+    folder = Path()
+    if what is not None and what.endswith(".toml"):
+        entries = study_file.read_study(Path(what))
+        folder = Path(what).parent
+        entries.setdefault("name", Path(what).stem)
+        what = None
+    if what is not None and words_after:
+        raise typer.BadParameter("give a training function or a command after --, not both")
+    if words_after:
+        entries["trainer"] = command(words_after)
+    elif what is not None:
+        entries["trainer"] = named(what)
+    elif "train" in entries:
+        entries["trainer"] = named(entries["train"], folder)
+    elif "command" in entries:
+        entries["trainer"] = command(entries["command"], folder)
+    else:
+        raise typer.BadParameter("what to train? Name train.py:function or a study file, or give a command after --")
+    if space is not None:
+        entries["space"] = study_file.read_space(space)
+    if "space" not in entries:
+        raise typer.BadParameter("which parameters? --space FILE names them, or the study file's table [space]")
+    entries["space"] = Space.from_dict(entries["space"])
+    return entries
+
+
+@app.command(cls=WithCommand)
+def run(
+    ctx: typer.Context,
+    what: WhatArgument = None,
+    space: SpaceOption = None,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="The last epoch of a run.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="Epochs of the whole study.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours of training of the whole study.")] = None,
+    target: Annotated[float | None, typer.Option(help="Stop at a loss this good.")] = None,
+    worthwhile: Annotated[float | None, typer.Option(help="Stop when less improvement than this is expected.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study; the same one in the same store continues.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that train side by side.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FREEZETHAW_STORE", show_envvar=True, metavar="URL", help="sqlite:///NAME.db here unless said."
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all randomness.")] = None,
+    direction: Annotated[Direction | None, typer.Option(help="Whether losses are to be small or large.")] = None,
+    checkpoints: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where checkpoints are kept.")] = None,
+    gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints.")] = None,
+    every: Annotated[int | None, typer.Option(min=1, help="Epochs between checkpoints of a run in hand.")] = None,
+    finish_best: Annotated[
+        bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the winner to the end.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Search for the best configuration.
+
+    Starts runs, freezes them, thaws those worth it, until the budget is spent. The same command again continues.
+    Options given here come before those of the study file.
+
+    \b
+    Examples:
+      freezethaw run study.toml
+      freezethaw run study.toml --budget 500            # raise the budget: it goes on
+      freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
+      freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
+    """
+    entries = _entries(ctx, what, space)
+    given = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
+    given |= {"direction": None if direction is None else direction.value, "finish_best": finish_best}
+    entries |= {key: value for key, value in given.items() if value is not None}
+    if "max_epochs" not in entries:
+        raise typer.BadParameter("how long is a training? --max-epochs says the last epoch of a run")
+    limits = _budget(entries.get("budget"), budget, hours, target, worthwhile)
+    kept = _checkpoints(entries.get("checkpoints"), checkpoints, gb, every)
+    study = str(entries.get("name", "study"))
+    url = str(entries.get("store", f"sqlite:///{_file_name(study)}.db"))
+    result = _search(entries, study, url, limits, kept, quiet or as_json)
+    if as_json:
+        print_json(_result(result, study, url))
+    else:
+        _show_result(result, study, url, int(entries["max_epochs"]))
+
+
+def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
+    from freezethaw.tune import tune
+
+    try:
+        return tune(
+            entries["trainer"],
+            entries["space"],
+            entries["max_epochs"],
+            limits,
+            name=study,
+            workers=int(entries.get("workers", 1)),
+            store=url,
+            seed=entries.get("seed", 0),
+            direction=entries.get("direction", "minimize"),
+            checkpoints=kept,
+            finish_best=entries.get("finish_best", True),
+            progress=not quiet,
+        )
+    except KeyboardInterrupt:
+        typer.echo("frozen: the same command continues the study", err=True)
+        raise typer.Exit(130) from None
+
+
+def _budget(
+    told: Any, epochs: int | None, hours: float | None, target: float | None, worthwhile: float | None
+) -> Budget:
+    from freezethaw.records import Budget
+
+    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"epochs": told}
+    given = {"epochs": epochs, "hours": hours, "target": target, "worthwhile": worthwhile}
+    fields |= {key: value for key, value in given.items() if value is not None}
+    unknown = [key for key in fields if key not in given]
+    if unknown:
+        raise StudyError(f"budget: unknown key {unknown[0]!r}; known are {', '.join(given)}")
+    if not fields:
+        raise typer.BadParameter("when to stop? --budget EPOCHS, --hours, --target or --worthwhile")
+    return Budget(**fields)
+
+
+def _checkpoints(told: Any, folder: str | None, gb: float | None, every: int | None) -> Checkpoints:
+    from freezethaw.records import Checkpoints
+
+    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"folder": told}
+    given = {"folder": folder, "gb": gb, "every": every}
+    fields |= {key: value for key, value in given.items() if value is not None}
+    unknown = [key for key in fields if key not in given]
+    if unknown:
+        raise StudyError(f"checkpoints: unknown key {unknown[0]!r}; known are {', '.join(given)}")
+    return Checkpoints(**fields)
+
+
+def _file_name(study: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in study) or "study"
+
+
+def _result(result: Result, study: str, url: str) -> dict[str, Any]:
+    best = result.best
+    found: dict[str, Any] = {"store": masked(url), "name": study, "reason": result.reason, "epochs": result.epochs}
+    found |= {"runs": len(result.runs), "best": None}
+    if best is not None:
+        place = None if best.checkpoint is None else str(best.checkpoint)
+        found["best"] = {"run": best.run, "epoch": best.epoch, "loss": best.loss, "expected": best.expected}
+        found["best"] |= {"config": dict(best.config), "checkpoint": place}
+    return found
+
+
+def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
+    out = console()
+    out.print(f"\nended: {result.reason}")
+    full = max_epochs * len(result.runs)
+    spent = f"{words.count(result.epochs, 'epoch')} over {words.count(len(result.runs), 'run')}"
+    out.print(f"{spent}; training all of them to the end would have cost {full}")
+    best = result.best
+    if best is None:
+        out.print("no run gave a finite loss", style="bold")
+    else:
+        out.print(f"best: run {best.run}, epoch {best.epoch}, loss {words.number(best.loss)}", style="bold")
+        for key, value in best.config.items():
+            out.print(f"  {key} = {value!r}")
+        if best.checkpoint is not None:
+            out.print(f"  checkpoint: {best.checkpoint}")
+    out.print(f"\nnext: freezethaw status --store {masked(url)} --name {study}")
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def worker(ctx: typer.Context) -> None:
+    """Join a study and train for it."""
+    import os
+
+    from freezethaw.runtime.local import worker_main
+
+    arguments, store = list(ctx.args), os.environ.get("FREEZETHAW_STORE")
+    if store and not any(word == "--store" or word.startswith("--store=") for word in arguments):
+        arguments = ["--store", store, *arguments]
+    raise typer.Exit(worker_main(arguments))
+
+
+@app.command(cls=WithCommand)
+def check(
+    ctx: typer.Context,
+    what: WhatArgument = None,
+    space: SpaceOption = None,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs to train; frozen half way.")] = 4,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="What to train with; the middle of the space unless said."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the training.")] = 0,
+    limit: Annotated[float | None, typer.Option(help="Seconds that one part may take.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that a training can be thawed.
+
+    Trains, freezes, kills, thaws, and compares with an uninterrupted training. Exit code 1 where something differs,
+    with what usually causes it.
+
+    \b
+    Examples:
+      freezethaw check train.py:train --space space.toml
+      freezethaw check study.toml --epochs 6 --config momentum=0.9
+      freezethaw check --space space.toml -- ./train.sh
+    """
+    from freezethaw.cli.looking import read_pairs
+    from freezethaw.runtime import checking
+
+    entries = _entries(ctx, what, space)
+    chosen = entries["space"].validate(_middle(entries["space"]) | read_pairs(config or []))
+    report = checking.check(entries["trainer"], chosen, epochs, seed, limit=limit)
+    if as_json:
+        print_json(asdict(report) | {"passed": report.passed, "config": chosen})
+    else:
+        _show_check(report, chosen, entries["trainer"])
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _middle(space: Space) -> dict[str, Any]:
+    """The guesses where there are some, else the middle."""
+    import numpy as np
+
+    guesses = space.guesses()
+    unit = np.array([guesses.get(name, 0.5) for name in space.parameters])
+    return dict(space.config(unit))
+
+
+def _show_check(report: Any, chosen: dict[str, Any], trainer: NamedTrainer | CommandTrainer) -> None:
+    out = console()
+    out.print(f"{trainer} with {words.config(chosen)}")
+    for title, losses in (("uninterrupted", report.uninterrupted), ("frozen and thawed", report.thawed)):
+        out.print(f"{title:18s} {', '.join(words.number(y, 8) for y in losses) or 'no loss'}")
+    out.print(f"frozen and killed after epoch {report.frozen_at}, thawed in a fresh process")
+    for finding in report.findings:
+        out.print(f"\n{finding.what}: {finding.text}", style="red")
+        out.print(f"  usually: {finding.cause}")
+    for note in report.notes:
+        out.print(f"\nnote: {note}")
+    if report.passed:
+        out.print(
+            f"\npassed: {words.count(report.epochs, 'epoch')}, losses and saved state are the same", style="green"
+        )
+    else:
+        out.print("\nfailed: a frozen run of this training would not go on as if nothing had happened", style="bold")
+
+
+@app.command()
+def demo(
+    epochs: Annotated[int | None, typer.Option(min=1, help="The budget, in epochs.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tune a small network, to see how it goes.
+
+    On scikit-learn's digits.
+
+    \b
+    Example:
+      freezethaw demo --epochs 100
+    """
+    import contextlib
+    import io
+    import runpy
+
+    file = _example("digits.py")
+    shown = io.StringIO() if as_json else None
+    with contextlib.redirect_stdout(shown) if shown is not None else contextlib.nullcontext():
+        try:
+            main = runpy.run_path(str(file))["main"]
+        except ImportError as error:
+            raise TrainingError(f"the demo needs {error.name}: pip install 'freezethaw[demo]'") from None
+        result = main() if epochs is None else main(epochs=epochs)
+    if as_json:
+        print_json(_result(result, "digits", ""))
+
+
+def _example(name: str) -> Path:
+    """In an installed package beside this one, in a clone of the repository at its top."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "examples", package.parents[1] / "examples"):
+        if (folder / name).is_file():
+            return folder / name
+    raise TrainingError(f"the example {name} is not installed")

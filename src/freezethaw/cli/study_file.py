@@ -1,0 +1,73 @@
+"""Study files: what to tune, in TOML.
+
+train = "train.py:train"          # or command = ["./train.sh", "--fast"]
+max_epochs = 50
+budget = 200                      # epochs; or a table: epochs, hours, target, worthwhile
+store = "sqlite:///digits.db"
+
+[space.learning_rate]
+type = "float"
+low = 1e-6
+high = 0.1
+log = true
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from freezethaw.errors import SpaceError, StudyError
+
+KEYS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "train": (str,),
+    "command": (list, str),
+    "max_epochs": (int,),
+    "budget": (int, dict),
+    "direction": (str,),
+    "seed": (int,),
+    "workers": (int,),
+    "store": (str,),
+    "finish_best": (bool,),
+    "checkpoints": (dict, str),
+    "space": (dict,),
+}
+
+
+def read_study(file: Path) -> dict[str, Any]:
+    """The entries of a study file, each of the right kind."""
+    found = _read(file)
+    for key, value in found.items():
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
+            raise StudyError(f"{file}: unknown key {key!r}; {hint}")
+        if not isinstance(value, KEYS[key]) or (isinstance(value, bool) and bool not in KEYS[key]):
+            wanted = " or ".join(kind.__name__ for kind in KEYS[key])
+            raise StudyError(f"{file}: {key} is {value!r}; it must be of type {wanted}")
+    if "train" in found and "command" in found:
+        raise StudyError(f"{file}: give train or command, not both")
+    return found
+
+
+def read_space(file: Path) -> Mapping[str, Any]:
+    """The parameters of a space file, or of the table [space] of a study file."""
+    found = _read(file)
+    inner = found.get("space")
+    described = inner if isinstance(inner, dict) and "type" not in inner else found
+    if not described:
+        raise SpaceError(f"{file} has no parameter; write tables such as [learning_rate] with type, low and high")
+    return described
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"cannot read {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{file} is no TOML: {error}") from None

@@ -1,0 +1,125 @@
+"""Take the numbers of a study elsewhere: CSV, JSON, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freezethaw.cli.app import NameOption, StoreOption, app, fail, opened_stored, plain
+
+if TYPE_CHECKING:
+    from freezethaw.store import Snapshot, StoredStudy
+
+
+class Format(StrEnum):
+    """What an export is written as."""
+
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+@app.command()
+def export(
+    store: StoreOption,
+    name: NameOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output unless said.")] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="Unless said, what the file's name ends with, else csv.")
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="One row for each run, not for each epoch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Write every loss as a table.
+
+    CSV, JSON, or Parquet (needs pandas and pyarrow). Columns of parameters begin with `config.`,
+    those of other metrics with `metric.`.
+
+    \b
+    Examples:
+      freezethaw export --store sqlite:///digits.db > digits.csv
+      freezethaw export --store sqlite:///digits.db --runs -o runs.json
+      freezethaw export --store sqlite:///digits.db -o digits.parquet
+    """
+    form = Format.json if as_json else form or _of_name(output)
+    if form is Format.parquet and output is None:
+        raise typer.BadParameter("Parquet is no text: say where to with --output FILE")
+    with opened_stored(store, name) as (_, study):
+        known = study.load()
+        rows = _run_rows(known) if runs else _epoch_rows(known, study)
+    try:
+        _write(rows, form, output)
+    except OSError as error:
+        if output is None:
+            raise
+        fail(f"cannot write {output}: {error.strerror}")
+
+
+def _of_name(output: Path | None) -> Format:
+    ending = "" if output is None else output.suffix.lstrip(".").lower()
+    return Format(ending) if ending in list(Format) else Format.csv
+
+
+def _epoch_rows(known: Snapshot, study: StoredStudy) -> list[dict[str, Any]]:
+    rows = []
+    for run in known.runs:
+        metrics = study.metrics(run.number)
+        config = {f"config.{key}": value for key, value in run.config.items()}
+        for place, loss in enumerate(run.losses):
+            row = {"run": run.number, "epoch": place + 1, "loss": loss, "seconds": run.seconds[place]}
+            row |= {"state": run.state} | config
+            rows.append(row | {f"metric.{key}": value for key, value in metrics[place].items()})
+    return rows
+
+
+def _run_rows(known: Snapshot) -> list[dict[str, Any]]:
+    sign = -1.0 if known.definition["direction"] == "maximize" else 1.0
+    return [
+        {
+            "run": run.number,
+            "state": run.state,
+            "outcome": run.outcome,
+            "epochs": run.epoch,
+            "best_loss": min(run.losses, key=lambda y: sign * y) if run.losses else None,
+            "last_loss": run.losses[-1] if run.losses else None,
+            "from_elsewhere": run.added,
+            **{f"config.{key}": value for key, value in run.config.items()},
+        }
+        for run in known.runs
+    ]
+
+
+def _write(rows: list[dict[str, Any]], form: Format, output: Path | None) -> None:
+    if form is Format.parquet and output is not None:
+        _write_parquet(rows, output)
+        return
+    text = json.dumps(plain(rows), indent=1, ensure_ascii=False) + "\n" if form is Format.json else _as_csv(rows)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: "" if value is None else value for key, value in plain(row).items()})
+    return out.getvalue()
+
+
+def _write_parquet(rows: list[dict[str, Any]], output: Path) -> None:
+    try:
+        import pandas as pd
+
+        pd.DataFrame(rows).to_parquet(output)
+    except ImportError:
+        fail("Parquet needs pandas and pyarrow: pip install pandas pyarrow; CSV and JSON need nothing")

@@ -1,0 +1,59 @@
+"""Numbers, configurations, curves and durations as people read them in a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def number(value: float | None, digits: int = 5) -> str:
+    """With as many digits as are useful; a dash for none."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+
+
+def config(values: Mapping[str, Any]) -> str:
+    """A configuration on one line."""
+    return ", ".join(f"{k}={number(v, 4)}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items())
+
+
+def percent(chance: float) -> str:
+    """A chance."""
+    return "–" if not math.isfinite(chance) else f"{100 * chance:.1f} %"
+
+
+def count(value: int, word: str) -> str:
+    """`1 epoch`, `2 epochs`."""
+    return f"{value} {word}{'' if value == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Bytes, in kB, MB or GB."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.4g} GB"
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """A curve in one line of text, thinned to `width` characters; blanks where it is not finite."""
+    if not values:
+        return ""
+    width = min(width, len(values))
+    thinned = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
+    finite = [value for value in thinned if math.isfinite(value)]
+    if not finite:
+        return " " * width
+    low, high = min(finite), max(finite)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((v - low) * scale)] if math.isfinite(v) else " " for v in thinned)
