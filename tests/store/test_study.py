@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import freezethaw as ft
-from freezethaw.store import Report, Store
+from freezethaw.store import NewCheckpoint, Report, Store
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0), width=ft.Int(1, 64, log=True))
 
@@ -195,3 +195,26 @@ def test_going_on_with_the_run_in_hand_is_known_before_it_is_closed(url):
 def test_a_study_in_memory_cannot_be_replayed():
     with pytest.raises(ft.StudyError, match="only a study in a store"):
         ft.Study(SPACE, max_epochs=9).replay(1)
+
+
+def test_the_price_of_an_evicted_run_is_paid(url):
+    """What has to be trained again counts against a thaw, now and in a replay."""
+    study = ft.Study(SPACE, max_epochs=9, seed=3, store=url)
+    advance(study, 8)
+    stored, run = study.shared.stored, max(study.runs, key=lambda run: run.epoch)
+    study.thaw(run.number, run.epoch + 1)
+    decision = study.ask()
+    lease = study.shared.lease(decision)
+    checkpoint = NewCheckpoint(decision.to_epoch, "place", "00", 1)
+    stored.record(lease, Report(decision.to_epoch, tuple(losses(decision))), checkpoint, close="told")
+    study.shared.let_go(decision)
+    [kept] = stored.checkpoints(run.number)
+    here, others = study.shared.facts(), [r for r in study.runs if r.number != run.number and r.epoch]
+    assert here.to_train_again(here.run(run.number)) == 0
+    assert all(here.to_train_again(r) == r.epoch for r in others)  # they were never saved
+    before = stored.load().change
+    stored.drop_checkpoints([kept.number], "evicted")
+    gone = study.shared.facts()
+    assert gone.saved is None  # nothing is saved any more at all
+    assert study.shared.facts_of(stored.load(at=before)).saved == {run.number: decision.to_epoch}
+    study.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, or_, select, update
 
 from freezethaw.errors import StoreError
 from freezethaw.store import events
@@ -22,12 +22,19 @@ def insert_row(connection: Connection, head: Head, run: int, last: int, new: New
     head.checkpoints += 1
     row = {"study": head.study, "number": head.checkpoints, "run": run, "epoch": new.epoch, "place": new.place}
     row |= {"sha256": new.sha256, "bytes": new.bytes, "state": "kept", "change": head.change}
+    row["created"] = head.change
     connection.execute(insert(checkpoints).values(row))
 
 
-def kept(connection: Connection, study: int, run: int | None = None) -> tuple[StoredCheckpoint, ...]:
-    """The checkpoints that are there, oldest first."""
-    query = select(checkpoints).where(checkpoints.c.study == study, checkpoints.c.state == "kept")
+def kept(
+    connection: Connection, study: int, run: int | None = None, at: int | None = None
+) -> tuple[StoredCheckpoint, ...]:
+    """The checkpoints that are there, oldest first; or those that were there at an earlier change."""
+    query = select(checkpoints).where(checkpoints.c.study == study)
+    if at is None:
+        query = query.where(checkpoints.c.state == "kept")
+    else:
+        query = query.where(checkpoints.c.created <= at, or_(checkpoints.c.state == "kept", checkpoints.c.change > at))
     if run is not None:
         query = query.where(checkpoints.c.run == run)
     return tuple(

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Row, or_, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Run, State
-from freezethaw.store import deciding, documents, heads, loading
+from freezethaw.store import checkpoints, deciding, documents, heads, loading
 from freezethaw.store.records import Snapshot
 from freezethaw.store.tables import decisions, definitions, epochs, runs, wishes
 
 
 def load(connection: Connection, study: int, at: int) -> Snapshot:
-    """The study as of change `at`, without the records of checkpoints, which no decision depends on."""
+    """The study as of change `at`."""
     head = heads.read(connection, study)
     if not 0 <= at <= head.change:
         raise StudyError(f"the study has changes 0 to {head.change}, not {at!r}")
@@ -40,7 +40,8 @@ def load(connection: Connection, study: int, at: int) -> Snapshot:
     query = select(wishes).where(wishes.c.study == study, wishes.c.created <= at, waiting)
     queue = loading.as_wishes(connection, query, by_number)
     last = taken[-1].number if taken else 0
-    return Snapshot(at, defined.version, definition, tuple(by_number.values()), pending, last, queue)
+    there = checkpoints.kept(connection, study, at=at)
+    return Snapshot(at, defined.version, definition, tuple(by_number.values()), pending, last, queue, there)
 
 
 def _open(decision: Row[Any], at: int) -> bool:

@@ -180,6 +180,7 @@ checkpoints = Table(
     _text("sha256"),
     _whole("bytes"),
     _text("state"),  # kept, replaced, evicted, damaged
+    _whole("created"),  # the change that brought it
     _whole("change"),
     Index("freezethaw_checkpoints_run", "study", "run"),
     Index("freezethaw_checkpoints_change", "study", "change"),

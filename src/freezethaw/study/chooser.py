@@ -84,9 +84,10 @@ class Chooser:
             second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
         away = self.prices.start + self.prices.save
         price_old = np.array([0.0 if run.number == facts.in_hand else away + self.prices.load for run in frozen])
+        again = np.array([0.0 if run.number == facts.in_hand else facts.to_train_again(run) for run in frozen])
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
         price_new = np.full(len(features), away * second)
-        return Options(places, features, facts.max_epochs, worth_old, worth_new, price_old * second, price_new)
+        return Options(places, features, facts.max_epochs, worth_old, worth_new, price_old * second + again, price_new)
 
     def _worded(self, found: Choice, view: View, facts: Facts, candidates: Candidates, left: float) -> Chosen:
         numbers = {place: number for number, place in view.places.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ class Facts:
     pending: tuple[Decision, ...] = ()  # neither told nor cancelled
     decisions: int = 0  # taken so far
     wishes: tuple[Wish, ...] = ()  # of the user, in order
+    saved: Mapping[int, int] | None = None  # run -> epoch of its newest checkpoint; None where nothing is ever saved
     in_hand: int | None = None  # the run of the last decision, once told: going on with it needs neither save nor load
 
     @property
@@ -40,6 +41,10 @@ class Facts:
         if isinstance(number, bool) or number not in range(1, len(self.runs) + 1):
             raise StudyError(f"there is no run {number!r}; the study has runs 1 to {len(self.runs)}")
         return self.runs[int(number) - 1]
+
+    def to_train_again(self, run: Run) -> int:
+        """Epochs that a thaw has to train again because their checkpoint is gone."""
+        return 0 if self.saved is None else run.epoch - self.saved.get(run.number, 0)
 
     def frozen(self) -> Iterator[Run]:
         """Runs that may be advanced."""

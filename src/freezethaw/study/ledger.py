@@ -119,7 +119,7 @@ class MemoryLedger:
             last = self._last
             in_hand = None if last is None or last.number in self._pending else last.run
             runs, pending, wishes = tuple(self._runs), tuple(self._pending.values()), tuple(self._wishes.values())
-            self._facts = Facts(self._max_epochs, runs, pending, self._decisions, wishes, in_hand)
+            self._facts = Facts(self._max_epochs, runs, pending, self._decisions, wishes, in_hand=in_hand)
         return self._facts
 
     @contextmanager

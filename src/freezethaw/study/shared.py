@@ -15,6 +15,7 @@ from freezethaw.space import Space
 from freezethaw.store import (
     LEASE_SECONDS,
     Definition,
+    Event,
     Heartbeat,
     Lease,
     Proposal,
@@ -78,7 +79,7 @@ class SharedLedger:
         self._watcher = Watcher(lease_seconds)
         self._pause = pause
         self._known: Snapshot | None = None
-        self._leases: dict[int, Lease] = {}  # of decisions taken here, by number
+        self._leases: dict[int, tuple[Decision, Lease]] = {}  # of decisions taken here, by number
         self._belief: tuple[int, Belief | None] | None = None  # and after how many decisions
         self._last_run: tuple[int, int] | None = None  # number of a decision, its run
         self._heart = Heartbeat(stored.beat, seconds=lease_seconds)
@@ -106,6 +107,10 @@ class SharedLedger:
         self._known = self.stored.load(self._known)
         return self._known
 
+    def seen(self) -> Snapshot:
+        """All of the study as this process saw it last; others may have gone on since."""
+        return self._known or self.snapshot()
+
     def facts_of(self, known: Snapshot) -> Facts:
         """What a snapshot says to a decider."""
         in_hand = None
@@ -113,7 +118,18 @@ class SharedLedger:
             if self._last_run is None or self._last_run[0] != known.decisions:
                 self._last_run = known.decisions, self.stored.decision(known.decisions).decision.run
             in_hand = self._last_run[1]
-        return Facts(known.definition["max_epochs"], known.runs, known.pending, known.decisions, known.wishes, in_hand)
+        saved: dict[int, int] = {}
+        for checkpoint in known.checkpoints:
+            saved[checkpoint.run] = max(checkpoint.epoch, saved.get(checkpoint.run, 0))
+        return Facts(
+            known.definition["max_epochs"],
+            known.runs,
+            known.pending,
+            known.decisions,
+            known.wishes,
+            saved or None,
+            in_hand,
+        )
 
     def belief(self) -> Belief | None:
         """As the last decision left it."""
@@ -175,15 +191,16 @@ class SharedLedger:
 
     def hold(self, decision: Decision, lease: Lease) -> None:
         """Keep the lease of a decision alive until it is told."""
-        self._leases[decision.number] = lease
+        self._leases[decision.number] = decision, lease
         self._heart.add(lease)
 
     def lease(self, decision: Decision) -> Lease:
-        """Under which this process may write for a decision."""
+        """Under which this process may write for a decision; a write says whether it is still held."""
+        held, lease = self._leases.get(getattr(decision, "number", 0), (None, None))
+        if lease is not None and held == decision:
+            return lease
         check_pending(decision, self.facts())
-        if decision.number not in self._leases:
-            raise TellError(f"decision {decision.number} was taken by another process, which has to tell it")
-        return self._leases[decision.number]
+        raise TellError(f"decision {decision.number} was taken by another process, which has to tell it")
 
     def take_over(self) -> Decision | None:
         """A pending decision whose process is gone; it is this one's now. None where there is none."""
@@ -210,7 +227,7 @@ class SharedLedger:
 
     def let_go(self, decision: Decision) -> None:
         """Beat no more for a decision that is closed."""
-        lease = self._leases.pop(decision.number, None)
+        _, lease = self._leases.pop(decision.number, (None, None))
         if lease is not None:
             self._heart.remove(lease)
 
@@ -232,13 +249,18 @@ class SharedLedger:
         basket = tuple(BasketEntry(**entry) for entry in found.basket)
         return Explanation(found.decision, basket) if basket else None
 
-    def last_event(self, kind: str) -> str:
-        """What the last event of a kind says; empty where there is none."""
-        found, after = "", 0
+    def events(self, kind: str) -> list[Event]:
+        """All events of a kind, oldest first."""
+        found, after = [], 0
         while events := self.stored.events(after):
-            found = next((event.text for event in reversed(events) if event.kind == kind), found)
+            found += [event for event in events if event.kind == kind]
             after = events[-1].number
         return found
+
+    def last_event(self, kind: str) -> str:
+        """What the last event of a kind says; empty where there is none."""
+        found = self.events(kind)
+        return found[-1].text if found else ""
 
     def before(self, number: int) -> tuple[Facts, Belief | None, Definition]:
         """What decision `number` was taken on, for a replay: facts, belief and definition."""
