@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from freezethaw.study import Study
 
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
+SECRET = re.compile(r"([?&][^\s=&]*(?:pass|secret|token)[^\s=&]*)=[^\s&'\")]*", re.IGNORECASE)
 WIDE = 10_000  # columns where nobody looks at a screen: lines are not broken
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # where it comes from differs between versions of typer
@@ -99,7 +100,7 @@ def fail(message: str) -> None:
 
 def masked(text: str) -> str:
     """Without the passwords of URLs."""
-    return PASSWORD.sub(r"\1:***@", text)
+    return SECRET.sub(r"\1=***", PASSWORD.sub(r"\1:***@", text))
 
 
 def print_json(value: Any) -> None:

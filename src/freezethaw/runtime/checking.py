@@ -30,7 +30,7 @@ from freezethaw.trainers.protocol import Save, TrainingRun
 
 What = Literal["training", "epochs", "losses", "state"]
 TOLERANCE = 1e-6  # of losses, relative: processors may add up in another order
-COUNTER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.])")
+COUNTER = re.compile(r"(?<![\w.])(?<![eE][-+])\d{1,9}(?![\w.])")  # no part of a decimal number
 LARGEST_TEXT = 1_000_000  # bytes of a saved file that is searched for counters
 
 OPTIMISER = (
@@ -223,12 +223,12 @@ def _broken(whole: _Part, before: _Part, after: _Part, epochs: int, half: int) -
     for when, part, count, cause in parts:
         if part.error:
             return Finding("training", f"{when}: {part.error}", cause)
-        if len(part.losses) != count:
-            text = f"{when}, {len(part.losses)} epochs were reported where {count} were due"
-            return Finding("epochs", text, "loop over run.epochs() until it ends, and report once in each epoch")
         if not all(map(math.isfinite, part.losses)):
             text = f"{when}, the loss is not finite: choose a configuration that trains, with --config"
             return Finding("training", text, "this configuration diverges")
+        if len(part.losses) != count:
+            text = f"{when}, {len(part.losses)} epochs were reported where {count} were due"
+            return Finding("epochs", text, "loop over run.epochs() until it ends, and report once in each epoch")
         if not part.saved:
             text = f"{when}, nothing was saved"
             return Finding("state", text, "pass save= to run.report, and write into the folder it is given")

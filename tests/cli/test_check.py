@@ -1,0 +1,109 @@
+"""`check`: passes what is right, and gives planted mistakes the right diagnosis."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from freezethaw.errors import TrainingError
+from freezethaw.runtime import checking
+from freezethaw.trainers import command, named
+from tests.trainers.helpers import script
+from tests.trainers.test_command import C_PROGRAM, SHELL
+
+TRAININGS = Path(__file__).parent / "trainings.py"
+CONFIG = {"rate": 0.1, "momentum": 0.8}
+
+
+def checked(name, **options):
+    return checking.check(named(f"{TRAININGS}:{name}"), CONFIG, **options)
+
+
+def test_a_training_that_is_right_passes():
+    report = checked("Line", epochs=5)
+    assert report.passed
+    assert report.uninterrupted == report.thawed
+    assert len(report.thawed) == 5
+    assert report.frozen_at == 2
+    assert not report.notes
+    assert report.files == ("epoch.json", "points.json", "random.json", "speed.json", "weights.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "cause"),
+    [
+        ("OptimiserForgotten", "losses", checking.OPTIMISER),
+        ("OffByOne", "losses", checking.OFF_BY_ONE),
+        ("OneEpochBack", "losses", checking.OFF_BY_ONE),
+        ("shifted", "losses", checking.OFF_BY_ONE),
+        ("UnseededSplit", "losses", checking.UNSEEDED_SPLIT),
+        ("UnseededTraining", "losses", checking.UNSEEDED),
+        ("UnseededAfterThaw", "losses", checking.UNSEEDED_AFTER),
+        ("NeverLoaded", "losses", checking.NEVER_LOADED),
+        ("never_loads", "losses", checking.NEVER_LOADED),
+        ("CounterForgotten", "state", checking.NOT_RESTORED),
+        ("CannotLoad", "training", checking.UNREADABLE),
+        ("SavesNothing", "state", "pass save= to run.report"),
+        ("without_save", "state", "pass save= to run.report"),
+        ("stops_early", "epochs", "loop over run.epochs"),
+        ("fails", "training", "the training itself fails"),
+        ("diverges", "training", "this configuration diverges"),
+    ],
+)
+def test_planted_mistakes_get_the_right_diagnosis(name, what, cause):
+    report = checked(name)
+    assert not report.passed
+    assert report.findings[0].what == what
+    assert cause in report.findings[0].cause
+
+
+def test_a_difference_says_where(tmp_path):
+    report = checked("OptimiserForgotten")
+    assert "after the thaw the loss of epoch 3 is" in report.findings[0].text
+    assert "weights.json" in report.findings[1].text
+    assert report.thawed[:2] == report.uninterrupted[:2]
+
+
+def test_saves_that_differ_by_themselves_are_a_remark():
+    report = checked("Stamped")
+    assert report.passed
+    assert "time.txt" in report.notes[0]
+
+
+def test_an_error_is_shown():
+    assert "ValueError: no data in /data" in checked("fails").findings[0].text
+    assert "KeyError: 'velocity'" in checked("CannotLoad").findings[0].text
+
+
+def test_commands(tmp_path):
+    right = command([str(script(tmp_path, SHELL))])
+    assert checking.check(right, CONFIG, seed=3).passed
+    wrong = command([str(script(tmp_path, SHELL.replace('value=$(cat "$FREEZETHAW_LOAD/value")', "true"), "wrong.sh"))])
+    report = checking.check(wrong, CONFIG, seed=3)
+    assert report.findings[0].cause == checking.NEVER_LOADED
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_c_program(tmp_path):
+    (tmp_path / "train.c").write_text(C_PROGRAM)
+    subprocess.run(["cc", "-o", tmp_path / "train", tmp_path / "train.c"], check=True)
+    assert checking.check(command([str(tmp_path / "train")]), {"rate": 0.2}).passed
+    broken = C_PROGRAM.replace("fwrite(&speed, sizeof speed, 1, file);", "double z = 0; fwrite(&z, sizeof z, 1, file);")
+    (tmp_path / "train.c").write_text(broken)
+    subprocess.run(["cc", "-o", tmp_path / "broken", tmp_path / "train.c"], check=True)
+    report = checking.check(command([str(tmp_path / "broken")]), {"rate": 0.2})
+    assert report.findings[0].cause == checking.OPTIMISER
+
+
+def test_one_that_hangs(tmp_path):
+    (tmp_path / "hangs.py").write_text("import time\ndef train(run):\n    time.sleep(60)\n")
+    report = checking.check(named(f"{tmp_path}/hangs.py:train"), CONFIG, limit=3)
+    assert "took longer than 3 seconds" in report.findings[0].text
+
+
+def test_too_few_epochs():
+    with pytest.raises(TrainingError, match="at least 2 epochs"):
+        checked("Line", epochs=1)

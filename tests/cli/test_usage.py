@@ -1,0 +1,172 @@
+"""The command line as a new user tries it: without arguments, with wrong ones, without a store, into a pipe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMANDS = ["studies", "status", "best", "forecast", "explain", "replay", "export", "run", "worker", "check", "demo"]
+LOOKING = {
+    "studies": [],
+    "status": [],
+    "best": [],
+    "forecast": ["1"],
+    "explain": ["1"],
+    "replay": ["1"],
+    "export": [],
+}
+SECRET = "hunter2"
+
+
+def test_help_lists_every_command(cli):
+    shown = cli("--help").stdout
+    assert all(f"  {name} " in shown for name in COMMANDS)
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "Usage: freezethaw" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(cli, name):
+    shown = cli(name, "--help").stdout
+    assert "xample" in shown
+    assert f"freezethaw {name}" in shown
+    if name != "worker":
+        assert "--json" in shown
+
+
+def test_help_is_quick(cli):
+    taken = []
+    for _ in range(5):
+        started = time.perf_counter()
+        cli("--help", process=True)
+        taken.append(time.perf_counter() - started)
+    assert min(taken) < 0.5
+
+
+def test_help_imports_nothing_heavy():
+    heavy = ("numpy", "scipy", "sqlalchemy", "rich.console", "sklearn", "pandas")
+    code = f"""
+import sys
+sys.argv = ["freezethaw", "--help"]
+import freezethaw.cli
+try:
+    freezethaw.cli.app()
+except SystemExit:
+    pass
+print("heavy:", [m for m in {heavy!r} if m in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().endswith("heavy: []")
+
+
+def test_without_arguments(cli):
+    done = cli(code=2, process=True)
+    assert "Usage: freezethaw" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_store_is_needed(cli, name):
+    done = cli(name, *LOOKING[name], code=2)
+    assert "--store" in done.stderr
+    assert "FREEZETHAW_STORE" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["forecast", "explain", "replay"])
+def test_an_argument_is_needed(cli, filled, name):
+    assert "Missing argument" in cli(name, store=filled, code=2).stderr
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_store_that_is_not_there(cli, tmp_path, name):
+    file = tmp_path / "missing.db"
+    done = cli(name, *LOOKING[name], "--store", f"sqlite:///{file}", code=1)
+    assert done.stderr.startswith("freezethaw: there is no store")
+    assert len(done.stderr.splitlines()) == 1
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_password_is_never_shown(cli, name):
+    url = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:9/none?sslpassword={SECRET}"
+    done = cli(name, *LOOKING[name], "--store", url, code=1)
+    assert SECRET not in done.stdout + done.stderr
+    assert "***" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    misplaced = cli(name, *LOOKING[name], url, url, code=2)
+    assert SECRET not in misplaced.stdout + misplaced.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "No such command"),
+        (["status", "--nothing"], "No such option"),
+        (["status", "--last", "many"], "--last"),
+        (["explain", "first"], "NUMBER"),
+        (["explain", "0"], "NUMBER"),
+        (["forecast", "rate"], "neither a run's number nor name=value"),
+        (["forecast", "{rate}"], "no JSON"),
+        (["forecast", "1", "--epochs", "soon"], "write numbers with commas"),
+        (["forecast", "1", "--epochs", "-3"], "epochs are positive"),
+        (["export", "--format", "xls"], "xls"),
+        (["run"], "what to train?"),
+        (["check"], "what to train?"),
+        (["run", "study.toml", "--budget", "0"], "--budget"),
+    ],
+)
+def test_wrong_usage(cli, filled, words, message):
+    done = cli(*words, store=filled, code=2)
+    assert message in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["explain", "999"], "decision 999"),
+        (["replay", "999"], "decision 999"),
+        (["forecast", "999"], "there is no run 999; the study has"),
+        (["forecast", "rate=7", "kind=a"], "rate"),
+        (["forecast", "rat=0.1", "kind=a"], "rat"),
+        (["status", "--name", "nowhere"], "there is no study 'nowhere'"),
+        (["status", "--store", "mysql://x"], "stores of kind 'mysql' are not known"),
+        (["status", "--store", "nonsense"], "cannot read the store's URL"),
+        (["run", "missing.toml"], "cannot read missing.toml"),
+        (["run", "missing.py:train"], "there is no file"),
+        (["check", "missing.py:train"], "there is no file"),
+    ],
+)
+def test_wrong_values(cli, filled, words, message):
+    done = cli(*words, store=filled, code=1)
+    assert message in done.stderr
+    assert done.stderr.startswith("freezethaw: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_store_at_all(cli, tmp_path):
+    (tmp_path / "text.db").write_text("this is no database, but a text that someone wrote")
+    done = cli("status", "--store", f"sqlite:///{tmp_path}/text.db", code=1, process=True)
+    assert done.stderr.startswith("freezethaw: ")
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_into_a_file_and_into_a_closed_pipe(cli, filled, tmp_path, name):
+    words = [sys.executable, "-m", "freezethaw", name, *LOOKING[name], "--store", filled]
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run(words, stdout=out, check=True, env=dict(os.environ) | {"TERM": "xterm-256color"})
+    text = (tmp_path / "out").read_text()
+    assert text
+    assert "\x1b" not in text
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_the_version(cli):
+    import freezethaw
+
+    assert cli("--version").stdout.strip() == f"freezethaw {freezethaw.__version__}"
