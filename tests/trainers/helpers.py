@@ -24,7 +24,7 @@ class Bench:
             assert epoch == len(self.reported) + 1
             self.reported.append(float(loss))
             self.metrics.append(metrics)
-            if epoch < run.to_epoch and not leaving():
+            if epoch < run.to_epoch and (run.more or not leaving()):
                 return True
             ends.pop(0)
             if ends and not leaving():

@@ -245,6 +245,24 @@ def test_asked_to_leave_it_saves_and_its_last_loss_is_kept(tmp_path):
     assert time.monotonic() - started < 30
 
 
+DILIGENT = """
+trap 'asked=1' TERM
+for epoch in 1 2 3 4 5; do
+  echo "{\\"epoch\\": $epoch, \\"loss\\": $epoch}"
+  [ -z "$asked" ] || { echo "$epoch" > "$FREEZETHAW_SAVE/value"; exit 12; }
+  sleep 2 & wait $!; wait $!
+done
+"""
+
+
+def test_asked_to_leave_it_may_finish_its_epoch_first(tmp_path):
+    started = time.monotonic()
+    bench = Bench(tmp_path)
+    bench.sit(shell(tmp_path, DILIGENT), [5], leaving=lambda: time.monotonic() - started > 1.0)
+    assert bench.reported == [1.0, 2.0]
+    assert (bench.saved / "value").read_text() == "2\n"
+
+
 def test_asked_to_leave_without_saving_nothing_is_recorded_that_would_be_trained_again(tmp_path):
     started = time.monotonic()
     bench = Bench(tmp_path)

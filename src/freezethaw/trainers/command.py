@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -90,18 +90,20 @@ class CommandTrainer:
         held: Line | None = None  # a loss is reported when the next one comes, or with what was saved
         following: int | None = epoch
         with _Process(self, told) as process:
-            for line in process.lines(lambda: _leaving(run)):
+            for line in process.lines(run.leaving):
                 expected = epoch if held is None else held.epoch + 1
                 _check(line, expected, last, epoch)
                 if held is not None:
+                    run.more = True
                     run.report(held.loss, **held.metrics)
+                    run.more = False
                     following = next(epochs, None)
                     if following is None:
                         return None
                 held = line
                 if not math.isfinite(line.loss):
                     break
-            left = held is not None and math.isfinite(held.loss) and _leaving(run)
+            left = held is not None and math.isfinite(held.loss) and run.leaving()
             code = process.end() if held is None or math.isfinite(held.loss) else DIVERGED
             output = process.output()
         return _settle(self, run, epochs, held, last, saved, code, output, left)
@@ -185,12 +187,6 @@ def _goal(run: TrainingRun, epoch: int) -> int:
     return max(run.to_epoch, epoch)
 
 
-def _leaving(run: TrainingRun) -> bool:
-    """Whether the worker wants to leave."""
-    leaving = getattr(run, "leaving", None)
-    return bool(leaving()) if callable(leaving) else False
-
-
 def _copy(saved: Path, folder: Path) -> None:
     shutil.copytree(saved, folder, dirs_exist_ok=True)
 
@@ -272,7 +268,7 @@ class _Process:
                 with contextlib.suppress(OSError, ValueError):
                     pipe.close()
 
-    def lines(self, leaving: Any) -> Iterator[Line]:
+    def lines(self, leaving: Callable[[], bool]) -> Iterator[Line]:
         """Lines that count, as they come, until the output ends. Asked to leave, the command is asked in turn."""
         patience, asked = self._trainer.epoch_limit, False
         since, gone = time.monotonic(), None

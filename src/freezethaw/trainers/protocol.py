@@ -32,6 +32,8 @@ class TrainingRun:
         self.from_epoch = from_epoch
         self.to_epoch = to_epoch  # where the decision of now ends; it may be followed by another for the same run
         self.checkpoint = checkpoint
+        self.leaving: Callable[[], bool] = _stay  # whether the worker wants to leave: then save soon, and return
+        self.more = False  # whether the next loss is at hand already, and only after it there is something to save
         self._advance = advance
         self._epoch = from_epoch
         self._reported = True
@@ -54,3 +56,7 @@ class TrainingRun:
             )
         self._reported = True
         self._go_on = self._advance(self._epoch, loss, save, metrics)
+
+
+def _stay() -> bool:
+    return False
