@@ -39,10 +39,9 @@ class CheckpointKeeper:
         self._open: set[str] = set()  # copies that are in use
         self._home = f"{readable or 'study'}-{study.uid[:16]}"
 
-    @property
-    def limited(self) -> bool:
-        """Whether checkpoints have to stay within a budget."""
-        return self._allowed is not None
+    def is_full(self) -> bool:
+        """Whether there is a budget, and the checkpoints exceed it."""
+        return self._allowed is not None and sum(c.bytes for c in self._study.checkpoints()) > self._allowed
 
     def save(self, lease: Lease, epoch: int, save: Save) -> NewCheckpoint:
         """Write a checkpoint; it counts once it is given to `StoredStudy.record` together with its losses.
@@ -77,10 +76,13 @@ class CheckpointKeeper:
             finally:
                 self._open.remove(name)
 
-    def tidy(self, lease: Lease, best: tuple[int, int] | None = None) -> None:
-        """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind."""
+    def tidy(self, lease: Lease, best: tuple[int, int] | None = None, coming: int = 0) -> None:
+        """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind.
+
+        `coming`: how many are about to be saved, for which room is made beforehand.
+        """
         mine = sorted(self._study.checkpoints(lease.run), key=lambda record: (record.epoch, record.number))
-        old = [record for record in mine[:-LATEST] if (record.run, record.epoch) != best]
+        old = [record for record in mine[: coming - LATEST] if (record.run, record.epoch) != best]
         if old:
             for record in self._study.drop_checkpoints([r.number for r in old], "replaced", lease):
                 self._remove(record)

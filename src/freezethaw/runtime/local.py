@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -23,18 +26,17 @@ from freezethaw.records import Checkpoints
 from freezethaw.runtime import shipping
 from freezethaw.runtime.keeper import CheckpointKeeper
 from freezethaw.runtime.signals import Leaving, on_signals
-from freezethaw.runtime.worker import FAILED, Habits, Train, Worker
 from freezethaw.runtime.worker import FINISHED as ENDED
+from freezethaw.runtime.worker import Habits, Train, Worker
 from freezethaw.study import Study
 
-FINISHED, LEFT, BROKEN = (
-    0,
-    3,
-    4,
-)  # how a worker process ends: the study has ended; it was asked to leave; it cannot work
+# how a worker process ends: the study has ended; it was asked to leave; it cannot work
+FINISHED, LEFT, BROKEN = 0, 3, 4
 PATIENCE = 30.0  # seconds that workers have to save and leave
 MOST_DEATHS = 20  # of workers in a row without an epoch between
 POLL = 0.1
+SAYS = "freezethaw worker: "
+LISTEN = 1.0  # seconds between two looks whether the parent lives
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class LocalEngine:
     """So many worker processes on this machine."""
 
     def __init__(self, place: Place, train: Train, workers: int) -> None:
-        self._place, self._train, self._count = place, train, workers
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._place, self._count = place, workers
+        self._parcel = shipping.parcel(train)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by their number, from 1
         self._gpus = gpus()
 
     def run(self, study: Study, look: Callable[[], None]) -> str:
@@ -60,47 +63,46 @@ class LocalEngine:
         leaving = Leaving()
         deaths, epochs = 0, _epochs(study)
         with on_signals(leaving), self._running():
-            while True:
+            while self._processes and not leaving():
                 look()
-                ended = [p for p in self._processes if p.poll() is not None]
-                for process in ended:
-                    self._processes.remove(process)
-                    if process.returncode == BROKEN:
-                        raise StudyError(_last_words(study))
-                    if process.returncode != FINISHED and not leaving():
-                        study.shared.stored.add_event(
-                            "worker died", f"a worker process ended with {process.returncode}"
-                        )
+                for number, code in self._ended():
+                    if code == FINISHED or leaving():
+                        continue
+                    if code == BROKEN:
+                        raise StudyError(self._last_words(number))
+                    if code != LEFT:
+                        study.shared.stored.add_event("worker died", f"worker {number} {_manner(code)}")
                         now = _epochs(study)
                         deaths, epochs = (deaths + 1 if now == epochs else 1), now
-                        if deaths > MOST_DEATHS:
-                            raise StudyError(
-                                f"{deaths} worker processes died without one epoch between; see the logs in "
-                                f"{logs_in(self._place.folder)}"
-                            )
-                        self._start(len(self._processes))
-                if leaving():
-                    self._leave()
-                    break
-                if not self._processes:
-                    break
+                    if deaths > MOST_DEATHS:
+                        raise StudyError(
+                            f"{deaths} worker processes died without one epoch between, the last one "
+                            f"{_manner(code)}; see {self._log(number)}"
+                        )
+                    self._start(number)
                 time.sleep(POLL)
         if leaving():
             raise KeyboardInterrupt(leaving.why)
         return study.shared.last_event(ENDED) or "all workers have ended"
 
+    def _ended(self) -> list[tuple[int, int]]:
+        """Workers that have ended since, and how."""
+        found = [(number, process.poll()) for number, process in self._processes.items()]
+        ended = [(number, code) for number, code in found if code is not None]
+        for number, _ in ended:
+            _close(self._processes.pop(number))
+        return ended
+
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
         try:
-            for place in range(self._count):
-                self._start(place)
+            for number in range(1, self._count + 1):
+                self._start(number)
             yield
         finally:
             self._leave()
 
-    def _start(self, place: int) -> None:
-        logs = logs_in(self._place.folder)
-        logs.mkdir(parents=True, exist_ok=True)
+    def _start(self, number: int) -> None:
         p, c = self._place, self._place.checkpoints
         command = [sys.executable, "-m", "freezethaw", "worker", "--pipe", "--store", p.store, "--name", p.name]
         command += ["--folder", p.folder]
@@ -108,32 +110,54 @@ class LocalEngine:
         command += [] if c.every is None else ["--every", str(c.every)]
         environment = dict(os.environ)
         if self._gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[place % len(self._gpus)]
-        with (logs / f"worker-{place + 1}.log").open("ab") as log:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[(number - 1) % len(self._gpus)]
+        self._log(number).parent.mkdir(parents=True, exist_ok=True)
+        with self._log(number).open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment
             )
+        self._processes[number] = process
         assert process.stdin is not None  # noqa: S101 - asked for above
         with contextlib.suppress(BrokenPipeError):  # it died at once: `run` will see that
-            shipping.send(self._train, process.stdin)
-        self._processes.append(process)
+            process.stdin.write(self._parcel)
+            process.stdin.flush()
 
     def _leave(self) -> None:
         """Ask all to save and leave; kill whoever does not."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.terminate()
         end = time.monotonic() + PATIENCE
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(max(end - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for process in self._processes:
-            if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
+            _close(process)
         self._processes.clear()
+
+    def _log(self, number: int) -> Path:
+        return logs_in(self._place.folder) / f"worker-{number}.log"
+
+    def _last_words(self, number: int) -> str:
+        """What a worker wrote before it gave up."""
+        lines = self._log(number).read_text(encoding="utf-8", errors="replace").splitlines()
+        said = next((line.removeprefix(SAYS) for line in reversed(lines) if line.startswith(SAYS)), "")
+        return said or f"worker {number} cannot work; see {self._log(number)}"
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def _manner(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"was killed by {name}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
 
 
 def logs_in(folder: str) -> Path:
@@ -177,14 +201,15 @@ def worker_main(arguments: Sequence[str]) -> int:
         try:
             return _work(args, leaving)
         except FreezeThawError as error:
-            sys.stderr.write(f"freezethaw worker: {error}\n")
+            sys.stderr.write(f"{SAYS}{error}\n")
             return BROKEN
 
 
 def _work(args: argparse.Namespace, leaving: Leaving) -> int:
     if args.pipe:
-        train: Train = shipping.receive(sys.stdin.buffer)
-        threading.Thread(target=_watch_parent, args=(leaving,), daemon=True).start()
+        pipe = _own_input()
+        train: Train = shipping.receive(pipe)
+        threading.Thread(target=_watch_parent, args=(pipe.fileno(), os.getppid(), leaving), daemon=True).start()
     else:
         from freezethaw.trainers.importing import named
 
@@ -199,17 +224,26 @@ def _work(args: argparse.Namespace, leaving: Leaving) -> int:
     return LEFT if leaving() else FINISHED
 
 
-def _watch_parent(leaving: Leaving) -> None:
-    """The parent never writes again: when its end of the pipe closes, it is gone."""
-    while os.read(sys.stdin.fileno(), 1):  # not through the buffer, whose lock would be held when the process ends
-        pass
+def _own_input() -> io.BufferedReader:
+    """The pipe from the parent, out of the training's way: whoever reads standard input finds it empty."""
+    pipe = os.fdopen(os.dup(0), "rb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return pipe
+
+
+def _watch_parent(pipe: int, parent: int, leaving: Leaving) -> None:
+    """The parent never writes again: when its end of the pipe closes, it is gone. It may have left the pipe to others.
+
+    A training that hangs cannot be asked to leave. Nobody else would end this process then.
+    """
+    while os.getppid() == parent:
+        if select.select([pipe], [], [], LISTEN)[0] and not os.read(pipe, 1):
+            break
     leaving.ask("the parent process is gone")
+    time.sleep(PATIENCE)
+    os._exit(LEFT)
 
 
 def _epochs(study: Study) -> int:
     return sum(run.epoch for run in study.runs)
-
-
-def _last_words(study: Study) -> str:
-    said = study.shared.last_event(FAILED)
-    return f"a worker cannot work. The last run that failed: {said}" if said else "a worker cannot work; see its log"

@@ -25,7 +25,11 @@ def packed(function: Callable[..., Any]) -> dict[str, str]:
     try:
         code = cloudpickle.dumps(function)
     except Exception as error:
-        raise StudyError(f"the training function {name!r} cannot be sent to a worker process: {error}") from error
+        raise StudyError(
+            f"the training {name or function!r} cannot be sent to a worker process: {error}. It refers to something "
+            "that lives in this process only, such as a lock, an open file or a connection: make it within the "
+            "training, or use engine='inline'"
+        ) from error
     return {"by": "value", "code": base64.b64encode(code).decode()}
 
 
@@ -37,21 +41,27 @@ def _found(module: str, name: str) -> object:
     return found
 
 
-def send(function: Callable[..., Any], pipe: IO[bytes]) -> None:
-    """Write a function, and where to look for modules, as one line."""
-    parcel = {"path": [p for p in sys.path if p], "function": packed(function)}
-    pipe.write(json.dumps(parcel).encode() + b"\n")
-    pipe.flush()
+def parcel(function: Callable[..., Any]) -> bytes:
+    """A function, and where to look for modules, as one line."""
+    return json.dumps({"path": [p for p in sys.path if p], "function": packed(function)}).encode() + b"\n"
 
 
 def receive(pipe: IO[bytes]) -> Callable[..., Any]:
     """Read what the parent sent. The pipe comes from the process that started this one, and from nowhere else."""
     line = pipe.readline()
-    if not line:
+    if not line.endswith(b"\n"):
         raise StudyError("the process that started this worker is gone")
-    parcel = json.loads(line)
-    sys.path.extend(p for p in parcel["path"] if p not in sys.path)
-    what = parcel["function"]
+    sent = json.loads(line)
+    sys.path.extend(p for p in sent["path"] if p not in sys.path)
+    try:
+        return _unpacked(sent["function"])
+    except Exception as error:
+        raise StudyError(
+            f"the training function cannot be loaded in a worker process: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _unpacked(what: dict[str, str]) -> Callable[..., Any]:
     if what["by"] == "name":
         found: Any = importlib.import_module(what["module"])
         for part in what["name"].split("."):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 LEAVE = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
+_replaced: list[dict[signal.Signals, Handler]] = []  # handlers that were there before ours
 
 
 class Leaving:
@@ -41,8 +45,23 @@ def on_signals(leaving: Leaving) -> Iterator[None]:
         leaving.ask(signal.Signals(number).name)
 
     before = {number: signal.signal(number, handle) for number in LEAVE}
+    _replaced.append(before)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _replaced.remove(before)
+        _restore(before)
+
+
+def _restore(handlers: dict[signal.Signals, Handler]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _forget() -> None:
+    """In a forked process: helpers of a training (that load data, say) must end when they are told to."""
+    while _replaced:
+        _restore(_replaced.pop())
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -8,33 +8,41 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from freezethaw.errors import (
     AllPending,
+    CheckpointError,
     Diverged,
     LeaseLost,
     OutOfMemory,
     Preempted,
+    StoreError,
     StudyError,
     StudyFinished,
+    TellError,
+    TrainingError,
 )
 from freezethaw.records import Checkpoints, Decision
 from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Closing, NewCheckpoint, Report
+from freezethaw.store import Closing, NewCheckpoint, Report, Snapshot
 from freezethaw.study import Study
 from freezethaw.trainers.protocol import Save, TrainingRun
 
 Train = Callable[[TrainingRun], object]
 Watch = Callable[[Decision, int, float], object]  # called with each loss: decision, epoch, loss
+Mark = tuple[float, int, int]  # a loss (times the sign), its run and epoch
 
 FINISHED = "study finished"  # events of this kind say why
 FAILED = "run failed"
+TAKEN = "run taken over"
 PAUSE = 0.2  # seconds before asking again where everything is under way
 HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
+DEADLY = 3  # workers that died in the same epoch of a run: the run itself is at fault
 
 
 @dataclass(frozen=True)
@@ -63,28 +71,58 @@ class Worker:
     ) -> None:
         self.study, self.train, self.keeper = study, train, keeper
         self.habits, self.leaving, self.watch = habits or Habits(), leaving, watch
+        self._seen: Snapshot | None = None
+        self._lowest: Mark | None = None
 
     def work(self) -> str:
         """Until the study is finished, or `leaving` says so; returns why it ended."""
         while not self.leaving():
             try:
-                decision = self.study.take_over() or self.study.ask()
+                decision = self._next()
             except StudyFinished as end:
                 self.study.shared.stored.add_event(FINISHED, end.reason)
                 return end.reason
             except AllPending:
                 time.sleep(PAUSE)
                 continue
-            self.carry_out(decision)
-            self._check_hope()
+            if decision is not None:
+                self.carry_out(decision)
+                self._check_hope()
         return "left: the study can be continued"
+
+    def _next(self) -> Decision | None:
+        """What another worker left behind, or a new decision; None where nobody should go on with what was left."""
+        decision = self.study.take_over()
+        if decision is None:
+            return self.study.ask()
+        epoch, deaths = self._deaths(decision)
+        if deaths < DEADLY:
+            return decision
+        text = (
+            f"run {decision.run}: {deaths} workers in turn were killed or crashed after epoch {epoch}: out of memory, "
+            "or a fault in a library"
+        )
+        with contextlib.suppress(LeaseLost):
+            Sitting(self, decision).fail(text)
+        return None
+
+    def _deaths(self, decision: Decision) -> tuple[int, int]:
+        """Epochs recorded of a run that was taken over, and how many workers have died there, one after the other."""
+        shared = self.study.shared
+        run, token = decision.run, shared.lease(decision).token
+        epoch = shared.facts().run(run).epoch
+        if not any(e.run == run and e.details.get("token") == token for e in shared.events("lease taken over")):
+            return epoch, 0  # it was given back
+        shared.stored.add_event(TAKEN, f"run {run} is taken over after epoch {epoch}", run, epoch)
+        return epoch, sum((e.run, e.epoch) == (run, epoch) for e in shared.events(TAKEN))
 
     def carry_out(self, decision: Decision) -> None:
         """Train one run until it is frozen, ends or is lost."""
-        sitting = Sitting(self, decision)
+        sitting, process = Sitting(self, decision), os.getpid()
         lease = self.study.shared.lease(decision)
-        with self.keeper.load(lease) as loaded:
-            sitting.begin(0 if loaded is None else loaded.epoch)
+        with self.keeper.load(lease) as loaded, sitting.unless_lost():
+            if not sitting.begin(0 if loaded is None else loaded.epoch):
+                return
             run = TrainingRun(
                 decision.run,
                 decision.config,
@@ -98,11 +136,38 @@ class Worker:
             try:
                 self.train(run)
             except BaseException as error:
+                _end_if_forked(process)
                 sitting.failed(error)
-                if not isinstance(error, Exception):
-                    raise
             else:
+                _end_if_forked(process)
                 sitting.returned()
+
+    def lowest(self) -> Mark | None:
+        """The lowest loss so far, as far as this worker has seen: nothing is read from the store."""
+        known = self.study.shared.seen()
+        if known is not self._seen:
+            self._seen, self._lowest = known, _lowest(known, self.sign)
+        return self._lowest
+
+    def note(self, mark: Mark) -> None:
+        """A loss of this worker's own, which the store has."""
+        lowest = self.lowest()
+        self._lowest = mark if lowest is None else min(lowest, mark)
+
+    @property
+    def sign(self) -> float:
+        """Losses times this are to be small."""
+        return 1.0 if self.study.direction == "minimize" else -1.0
+
+    def make_room(self) -> None:
+        """Keep the checkpoints within their budget. The best run, with the noise removed, is the last to go."""
+        if self.keeper.is_full():
+            chances = _chances(self.study)
+            best = self.study.best
+            if best is not None:
+                chances[best.run] = math.inf
+            lowest = self.lowest()
+            self.keeper.make_room(chances, None if lowest is None else lowest[1:])
 
     def _check_hope(self) -> None:
         runs = [run for run in self.study.runs if not run.added]
@@ -121,35 +186,62 @@ class Sitting:
         self.run: TrainingRun | None = None
         self.epoch = 0
         self.over = False
+        self._process = os.getpid()
+        self._recorded = 0  # epochs in the store
         self._saved = 0  # epoch of the last checkpoint
         self._clock = time.perf_counter()
 
-    def begin(self, epoch: int) -> None:
-        """Training continues after this epoch."""
+    def begin(self, epoch: int) -> bool:
+        """Training continues after this epoch; False where there is nothing to train."""
         self.epoch = self._saved = epoch
+        self._recorded = self.worker.study.shared.facts().run(self.decision.run).epoch
+        if epoch >= self.decision.to_epoch:  # a worker was killed when it had saved, and not told yet
+            self._end("told")
+        elif self.worker.leaving():
+            self._end("interrupted")
         self._clock = time.perf_counter()
+        return not self.over
 
-    def report(self, epoch: int, loss: float, save: Save | None, metrics: dict[str, float]) -> bool:
+    @contextlib.contextmanager
+    def unless_lost(self) -> Iterator[None]:
+        """Where another worker has the run by now, it is no longer this one's; after a mishap anybody may have it."""
+        shared = self.worker.study.shared
+        try:
+            yield
+        except LeaseLost:
+            self.over = True
+        except BaseException:
+            with contextlib.suppress(StoreError, TellError):
+                shared.stored.release(shared.lease(self.decision))
+            raise
+        finally:
+            shared.let_go(self.decision)
+
+    def report(self, epoch: int, loss: object, save: Save | None, metrics: Mapping[str, object]) -> bool:
         """Record a loss; says whether to go on with this run."""
         seconds = time.perf_counter() - self._clock
-        go_on = self._recorded(epoch, float(loss), seconds, save, metrics)
+        if os.getpid() != self._process:
+            raise TrainingError(f"run {self.decision.run}: a loss was reported by a forked process, not by its worker")
+        checked = number(loss, f"the loss of run {self.decision.run} at epoch {epoch}")
+        others = {name: plain(value, f"{name} of run {self.decision.run}") for name, value in metrics.items()}
+        go_on = self._advanced(epoch, checked, Report(epoch, (checked,), (seconds,), (others,) if others else ()), save)
         self.over = not go_on
         self._clock = time.perf_counter()
         return go_on
 
-    def _recorded(self, epoch: int, loss: float, seconds: float, save: Save | None, metrics: dict[str, float]) -> bool:
+    def _advanced(self, epoch: int, loss: float, report: Report, save: Save | None) -> bool:
         self.epoch = epoch
         if not math.isfinite(loss):
             self._end("diverged")
             return False
-        report = Report(epoch, (loss,), (seconds,), (metrics,) if metrics else ())
         if self.worker.leaving():
             # first the loss: saving may take longer than whoever wants us gone will wait
             self._write(report)
-            self._end("interrupted", self._checkpoint(save))
+            self._end("interrupted", save)
             return False
         due = self._is_best(loss) or epoch - self._saved >= self.worker.habits.every
-        self._write(report, self._checkpoint(save) if due and epoch < self.decision.to_epoch else None)
+        self._write(report, save if due and epoch < self.decision.to_epoch else None)
+        self.worker.note((self.worker.sign * loss, self.decision.run, epoch))
         if self.worker.watch is not None:
             self.worker.watch(self.decision, epoch, loss)
         if epoch < self.decision.to_epoch:
@@ -160,9 +252,9 @@ class Sitting:
             if self.run is not None:
                 self.run.to_epoch = further.to_epoch
             if due:
-                self._write(None, self._checkpoint(save))
+                self._write(None, save)
             return True
-        self._end("told", self._checkpoint(save))
+        self._end("told", save)
         return False
 
     def returned(self) -> None:
@@ -170,78 +262,100 @@ class Sitting:
         if self.over:
             return
         if self.epoch > self.decision.from_epoch:
-            self._fail(
+            self.fail(
                 f"the training of run {self.decision.run} returned at epoch {self.epoch}, before the run was "
                 "frozen: loop over run.epochs() until it ends"
             )
         else:
-            self._fail(f"the training of run {self.decision.run} returned without reporting a loss")
+            self.fail(f"the training of run {self.decision.run} returned without reporting a loss")
 
     def failed(self, error: BaseException) -> None:
-        """The training function raised."""
+        """The training function raised; what is no fault of its own is raised again."""
         if self.over:
             return
+        run = self.decision.run
         match error:
-            case LeaseLost():
-                self.worker.study.shared.let_go(self.decision)
-                self.over = True
+            case StoreError() if not isinstance(error, CheckpointError) or error.__cause__ is not None:
+                raise error  # the lease is lost, the disk is full, the database is away
             case Diverged():
                 self._end("diverged")
-            case Preempted() | KeyboardInterrupt() | SystemExit():
+            case Preempted():
                 self._end("interrupted")
+            case KeyboardInterrupt():
+                self._end("interrupted")
+                raise error
+            case SystemExit():
+                self.fail(f"the training of run {run} ended its process: exit({error.code!r})")
             case _ if _out_of_memory(error):
-                self._fail(f"run {self.decision.run} ran out of memory: {error}", "out_of_memory")
+                self.fail(f"run {run} ran out of memory: {error}", "out_of_memory")
             case _:
-                where = traceback.format_exception(error)
-                self._fail(f"run {self.decision.run}: {type(error).__name__}: {error}", "failed", "".join(where))
+                where = "".join(traceback.format_exception(error))
+                self.fail(f"run {run}: {type(error).__name__}: {error}", "failed", where)
 
-    def _fail(self, text: str, how: Closing = "failed", details: str = "") -> None:
+    def fail(self, text: str, how: Closing = "failed", details: str = "") -> None:
+        """End the run, and say why."""
         stored = self.worker.study.shared.stored
         stored.add_event(FAILED, text, self.decision.run, self.epoch, {"traceback": details} if details else None)
         self._end(how)
 
-    def _write(self, report: Report | None, checkpoint: NewCheckpoint | None = None) -> None:
+    def _write(self, report: Report | None, save: Save | None = None) -> None:
         shared = self.worker.study.shared
-        shared.stored.record(shared.lease(self.decision), report, checkpoint)
+        checkpoint = self._checkpoint(save)
+        self._recorded = shared.stored.record(shared.lease(self.decision), report, checkpoint).epoch
         if checkpoint is not None:
             self._saved = checkpoint.epoch
-            self._tidy()
+            self.worker.make_room()
 
-    def _end(self, how: Closing, checkpoint: NewCheckpoint | None = None) -> None:
+    def _end(self, how: Closing, save: Save | None = None) -> None:
         shared = self.worker.study.shared
-        if checkpoint is not None:
-            self._write(None, checkpoint)
-        recorded = shared.facts().run(self.decision.run).epoch
-        close: Closing = "interrupted" if how == "told" and recorded <= self.decision.from_epoch else how
-        shared.stored.record(shared.lease(self.decision), close=close)
+        checkpoint = self._checkpoint(save)
+        close: Closing = "interrupted" if how == "told" and self._recorded <= self.decision.from_epoch else how
+        shared.stored.record(shared.lease(self.decision), None, checkpoint, close)
         shared.let_go(self.decision)
         self.over = True
+        if checkpoint is not None:
+            self.worker.make_room()
 
     def _checkpoint(self, save: Save | None) -> NewCheckpoint | None:
         """Save the run as it is now, unless it was saved at this epoch already."""
         if save is None or self._saved == self.epoch:
             return None
-        return self.worker.keeper.save(self.worker.study.shared.lease(self.decision), self.epoch, save)
-
-    def _tidy(self) -> None:
-        study = self.worker.study
-        best = _best(study)
-        self.worker.keeper.tidy(study.shared.lease(self.decision), best)
-        if self.worker.keeper.limited:
-            self.worker.keeper.make_room(_chances(study), best)
+        lease, lowest = self.worker.study.shared.lease(self.decision), self.worker.lowest()
+        self.worker.keeper.tidy(lease, None if lowest is None else lowest[1:], coming=1)
+        return self.worker.keeper.save(lease, self.epoch, save)
 
     def _is_best(self, loss: float) -> bool:
-        """Whether this is a new best loss of the study."""
-        sign = 1.0 if self.worker.study.direction == "minimize" else -1.0
-        losses = [sign * y for run in self.worker.study.runs for y in run.losses]
-        return bool(losses) and sign * loss < min(losses)
+        """Whether this is a new best loss of the study, or that very epoch trained again."""
+        lowest = self.worker.lowest()
+        mine = (self.worker.sign * loss, self.decision.run, self.epoch)
+        return lowest is None or mine[0] < lowest[0] or mine[1:] == lowest[1:]
 
 
-def _best(study: Study) -> tuple[int, int] | None:
-    """Run and epoch of the lowest loss."""
-    sign = 1.0 if study.direction == "minimize" else -1.0
-    found = [(sign * y, run.number, epoch) for run in study.runs for epoch, y in enumerate(run.losses, 1)]
-    return min(found)[1:] if found else None
+def number(value: object, what: str) -> float:
+    """A loss as a float; NaN and infinities too. Anything that is a number to Python will do, but no text."""
+    if not isinstance(value, str | bytes | bytearray | bool | None):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return float(value)  # type: ignore[arg-type]
+    raise TrainingError(f"{what} must be a number, not {value!r:.200}")
+
+
+def plain(value: object, what: str) -> object:
+    """A metric as it can be kept: a number, a text, True, False or None."""
+    return value if value is None or isinstance(value, str | bool | int) else number(value, what)
+
+
+def _lowest(known: Snapshot, sign: float) -> Mark | None:
+    """The lowest of all losses, its run and epoch."""
+    return min(
+        ((sign * loss, run.number, epoch) for run in known.runs for epoch, loss in enumerate(run.losses, 1)),
+        default=None,
+    )
+
+
+def _end_if_forked(process: int) -> None:
+    """A training that forks, and whose child comes back from it as well: one worker is enough."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _chances(study: Study) -> dict[int, float]:

@@ -59,6 +59,8 @@ def best_epoch(view: View, facts: Facts, sign: float) -> Best:
 
 def finish(view: View, facts: Facts, sign: float, left: float) -> tuple[int, int, str] | None:
     """Run, epoch and reason where the rest of the budget is just enough to train the best run to the end."""
+    if left > facts.max_epochs:
+        return None
     best = best_epoch(view, facts, sign)
     run = facts.run(best.run)
     ahead = facts.max_epochs - run.epoch
