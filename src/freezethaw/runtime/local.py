@@ -29,6 +29,7 @@ from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
 from freezethaw.runtime.worker import Habits, Train, Worker
 from freezethaw.study import Study
+from freezethaw.trainers.protocol import TrainingRun
 
 # how a worker process ends: the study has ended; it was asked to leave; it cannot work
 FINISHED, LEFT, BROKEN = 0, 3, 4
@@ -218,7 +219,7 @@ def _work(args: argparse.Namespace, leaving: Leaving) -> int:
     study = Study.open(args.store, args.name)
     try:
         keeper = CheckpointKeeper(study.shared.stored, args.folder, args.gb)
-        Worker(study, train, keeper, Habits.of(checkpoints), leaving).work()
+        Worker(study, logged(train, logs_in(args.folder)), keeper, Habits.of(checkpoints), leaving).work()
     finally:
         study.close()
     return LEFT if leaving() else FINISHED
@@ -230,6 +231,34 @@ def _own_input() -> io.BufferedReader:
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     return pipe
+
+
+def logged(train: Train, folder: Path) -> Train:
+    """The same training, with all that it and its children print in a file for each run."""
+
+    def train_logged(run: TrainingRun) -> object:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"run-{run.number}.log").open("ab") as log, _printing_to(log.fileno()):
+            return train(run)
+
+    return train_logged
+
+
+@contextlib.contextmanager
+def _printing_to(file: int) -> Iterator[None]:
+    """Standard output and error go to this file descriptor meanwhile."""
+    streams = (sys.stdout, sys.stderr)
+    before = [os.dup(stream.fileno()) for stream in streams]
+    try:
+        for stream in streams:
+            stream.flush()
+            os.dup2(file, stream.fileno())
+        yield
+    finally:
+        for stream, number in zip(streams, before, strict=True):
+            stream.flush()
+            os.dup2(number, stream.fileno())
+            os.close(number)
 
 
 def _watch_parent(pipe: int, parent: int, leaving: Leaving) -> None:

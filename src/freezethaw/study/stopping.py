@@ -58,13 +58,17 @@ def best_epoch(view: View, facts: Facts, sign: float) -> Best:
 
 
 def finish(view: View, facts: Facts, sign: float, left: float) -> tuple[int, int, str] | None:
-    """Run, epoch and reason where the rest of the budget is just enough to train the best run to the end."""
+    """Run, epoch and reason where the rest of the budget is just enough to train the best run to the end.
+
+    At least half of the budget is spent on the search.
+    """
     if left > facts.max_epochs:
         return None
     best = best_epoch(view, facts, sign)
     run = facts.run(best.run)
     ahead = facts.max_epochs - run.epoch
-    if run.state != "frozen" or left > ahead:
+    spent = facts.epochs_trained() + facts.epochs_pending()
+    if run.state != "frozen" or left > ahead or left > spent:
         return None
     to_epoch = run.epoch + int(min(ahead, left))
     return run.number, to_epoch, f"train the best run {run.number} with the rest of the budget, to epoch {to_epoch}"

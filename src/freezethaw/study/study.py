@@ -210,6 +210,11 @@ class Study:
         """The seed of a run's training: the same after every thaw."""
         return int(np.random.SeedSequence([self.seed, run]).generate_state(1)[0])
 
+    def _repr_html_(self) -> str:
+        from freezethaw.notebook import study_html
+
+        return study_html(self)
+
     # Ask and tell.
 
     def ask(self) -> Decision:
