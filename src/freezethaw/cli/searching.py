@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -141,7 +143,8 @@ def run(
     kept = _checkpoints(entries.get("checkpoints"), checkpoints, gb, every)
     study = str(entries.get("name", "study"))
     url = str(entries.get("store", f"sqlite:///{_file_name(study)}.db"))
-    result = _search(entries, study, url, limits, kept, quiet or as_json)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the training prints is no JSON
+        result = _search(entries, study, url, limits, kept, quiet or as_json)
     if as_json:
         print_json(_result(result, study, url))
     else:
@@ -328,20 +331,19 @@ def demo(
     Example:
       freezethaw demo --epochs 100
     """
-    import contextlib
-    import io
-    import runpy
+    from freezethaw.trainers import NamedTrainer
 
     file = _example("digits.py")
-    shown = io.StringIO() if as_json else None
-    with contextlib.redirect_stdout(shown) if shown is not None else contextlib.nullcontext():
-        try:
-            main = runpy.run_path(str(file))["main"]
-        except ImportError as error:
-            raise TrainingError(f"the demo needs {error.name}: pip install 'freezethaw[demo]'") from None
+    try:
+        main: Any = NamedTrainer(str(file), "main", str(file.parent)).function()
+    except TrainingError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise TrainingError(f"the demo needs {error.__cause__.name}: pip install 'freezethaw[demo]'") from None
+        raise
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = main() if epochs is None else main(epochs=epochs)
     if as_json:
-        print_json(_result(result, "digits", ""))
+        print_json(_result(result, "digits", "sqlite:///freezethaw-demo/study.db"))
 
 
 def _example(name: str) -> Path:

@@ -1,0 +1,216 @@
+"""Commands that train: run (a function, a command, a study file), check, worker, demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import freezethaw as ft
+from freezethaw.cli.study_file import read_space, read_study
+from tests.cli.conftest import SPACE, SPACE_FILE
+from tests.trainers.helpers import script
+from tests.trainers.test_command import SHELL
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SEARCH = ["run", "train.py:train", "--space", "space.toml", "--max-epochs", "6", "--budget", "14"]
+
+
+def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
+    done = cli(*SEARCH, "--name", "mine")
+    assert "ended: budget spent: 14 epochs" in done.stdout
+    assert "best: run" in done.stdout
+    assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
+    assert "epoch    1  loss" in done.stdout  # progress, line by line
+    again = json.loads(cli(*SEARCH, "--name", "mine", "--budget", "20", "--json").stdout)
+    assert again["epochs"] == 20
+    study = ft.Study.open(f"sqlite:///{training}/mine.db", "mine")
+    assert sum(run.epoch for run in study.runs) == 20
+    study.close()
+    assert Path(again["best"]["checkpoint"]).is_dir()
+    best = json.loads(cli("best", "--store", "sqlite:///mine.db", "--json").stdout)
+    assert best["checkpoint"] == again["best"]["checkpoint"]
+    assert "metric.accuracy" in cli("export", "--store", "sqlite:///mine.db").stdout
+
+
+def test_two_workers(cli, training):
+    done = cli(*SEARCH, "--workers", "2", "--quiet", process=True)
+    assert "ended: budget spent: 14 epochs" in done.stdout
+    assert "epoch    1  loss" not in done.stdout
+    assert (training / "study.db").is_file()
+
+
+def test_a_command(cli, training):
+    script(training, SHELL)
+    words = ["run", "--space", "space.toml", "--max-epochs", "4", "--budget", "8", "--json", "--name", "sh"]
+    found = json.loads(cli(*words, "--", "./train.sh", "--name", "not ours").stdout)
+    assert found["epochs"] == 8
+    assert found["name"] == "sh"
+    assert "give a training function or a command" in cli(*SEARCH, "--", "./train.sh", code=2).stderr
+
+
+STUDY = f"""
+name = "of a file"
+train = "train.py:train"
+max_epochs = 6
+budget = 10
+seed = 3
+store = "sqlite:///from_file.db"
+finish_best = false
+checkpoints = {{ folder = "kept", gb = 1.0, every = 2 }}
+
+{SPACE_FILE.replace("[rate]", "[space.rate]").replace("[kind]", "[space.kind]")}
+"""
+
+
+def test_a_study_file(cli, training):
+    (training / "folder").mkdir()
+    (training / "train.py").rename(training / "folder" / "train.py")
+    (training / "folder" / "study.toml").write_text(STUDY)
+    found = json.loads(cli("run", "folder/study.toml", "--json").stdout)
+    assert (found["name"], found["epochs"], found["store"]) == ("of a file", 10, "sqlite:///from_file.db")
+    assert (training / "kept").is_dir()
+    more = json.loads(cli("run", "folder/study.toml", "--json", "--budget", "12").stdout)
+    assert more["epochs"] == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_epoch = 3", "unknown key 'max_epoch'; did you mean 'max_epochs'?"),
+        ("zzz = 3", "unknown key 'zzz'; known are name, train"),
+        ("max_epochs = 'three'", "max_epochs is 'three'; it must be of type int"),
+        ("workers = true", "workers is True; it must be of type int"),
+        ("train = 'a.py'\ncommand = ['b']", "give train or command, not both"),
+        ("this is no toml", "is no TOML"),
+        (
+            "train = 'train.py:train'\nmax_epochs = 6\nbudget = {epoch = 3}\n[space]\nx = 1.0",
+            "budget: unknown key 'epoch'",
+        ),
+        ("train = 'train.py:nothing'\n[space]\nx = 1", "train.py has no 'nothing'"),
+        ("command = ['./missing']\n[space]\nx = 1", "'./missing' is not found"),
+        ("train = 'train.py:train'\n[space.x]\ntype = 'floaty'", "type is 'floaty'"),
+    ],
+)
+def test_study_files_with_mistakes(cli, training, text, message):
+    (training / "wrong.toml").write_text(text)
+    done = cli("run", "wrong.toml", code=1)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "train.py:train"], "which parameters?"),
+        (["run", "train.py:train", "--space", "space.toml"], "how long is a training?"),
+        (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "when to stop?"),
+    ],
+)
+def test_what_is_missing_is_asked_for(cli, training, words, message):
+    assert message in cli(*words, code=2).stderr
+
+
+def test_spaces(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE_FILE)
+    (tmp_path / "study.toml").write_text(STUDY)
+    assert ft.Space.from_dict(read_space(tmp_path / "space.toml")) == SPACE
+    assert ft.Space.from_dict(read_space(tmp_path / "study.toml")) == SPACE
+    assert read_study(tmp_path / "study.toml")["seed"] == 3
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(ft.SpaceError, match="has no parameter"):
+        read_space(tmp_path / "empty.toml")
+
+
+def test_a_training_that_fails_is_one_line(cli, training):
+    (training / "train.py").write_text("def train(run):\n    raise ValueError('no data')\n")
+    done = cli(*SEARCH, "--quiet", code=1)
+    assert "no data" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_interrupted_and_continued(cli, training):
+    (training / "train.py").write_text(
+        (training / "train.py")
+        .read_text()
+        .replace("import json", "import json, time", 1)
+        .replace("        speed = ", "        time.sleep(0.2)\n        speed = ", 1)
+    )
+    words = [sys.executable, "-m", "freezethaw", *SEARCH]
+    with subprocess.Popen(words, cwd=training, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while "epoch" not in process.stdout.readline() and time.monotonic() < deadline:
+            pass
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command continues the study" in errors
+    assert "Traceback" not in errors
+    study = ft.Study.open(f"sqlite:///{training}/study.db", "study")
+    assert not study.pending
+    assert sum(run.epoch for run in study.runs) < 14
+    study.close()
+    assert json.loads(cli(*SEARCH, "--json").stdout)["epochs"] == 14
+
+
+def test_a_worker_joins(cli, training):
+    url = f"sqlite:///{training}/joined.db"
+    ft.Study(SPACE, max_epochs=6, name="joined", store=url, budget=10).close()
+    cli("worker", "--name", "joined", "train.py:train", store=url)
+    assert json.loads(cli("status", "--json", store=url).stdout)["epochs"] == 10
+    assert "usage: freezethaw worker" in cli("worker", code=2).stderr
+    assert "train.py:train" in cli("worker", "--help", process=True).stdout
+
+
+def test_check(cli, training):
+    assert "passed: 4 epochs" in cli("check", "train.py:train", "--space", "space.toml").stdout
+    done = cli("check", "train.py:forgets", "--space", "space.toml", code=1)
+    assert "the checkpoint is never loaded" in done.stdout
+    words = ["check", "train.py:forgets", "--space", "space.toml", "--epochs", "2", "--config", "rate=0.3", "--json"]
+    found = json.loads(cli(*words, code=1).stdout)
+    assert found["config"]["rate"] == 0.3
+    assert found["passed"] is False
+    assert len(found["uninterrupted"]) == 2
+
+
+def test_check_of_a_command(cli, training):
+    script(training, SHELL)
+    assert "passed" in cli("check", "--space", "space.toml", "--seed", "3", "--", "./train.sh").stdout
+
+
+def test_the_example_in_shell_passes_the_check_and_runs(cli, tmp_path):
+    assert "passed" in cli("check", EXAMPLES / "shell" / "study.toml").stdout
+    found = json.loads(cli("run", EXAMPLES / "shell" / "study.toml", "--json", "--budget", "15").stdout)
+    assert found["epochs"] == 15
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_example_in_c_passes_the_check_and_runs(cli, tmp_path):
+    for name in ("study.toml", "train.c"):
+        shutil.copy(EXAMPLES / "c" / name, tmp_path)
+    subprocess.run(["cc", "-Wall", "-Werror", "-O2", "-o", "train", "train.c", "-lm"], cwd=tmp_path, check=True)
+    assert "passed" in cli("check", "study.toml").stdout
+    found = json.loads(cli("run", "study.toml", "--json", "--budget", "40", process=True).stdout)
+    assert found["epochs"] == 40
+    assert found["best"]["loss"] < 0.1
+
+
+def test_the_example_of_digits_passes_the_check(cli):
+    pytest.importorskip("sklearn")
+    assert "passed" in cli("check", EXAMPLES / "digits.toml", process=True).stdout
+
+
+def test_the_demo(cli, tmp_path):
+    pytest.importorskip("sklearn")
+    found = cli("demo", "--epochs", "12", process=True)
+    assert "best: run" in found.stdout
+    assert (tmp_path / "freezethaw-demo" / "study.db").is_file()
+    assert "run" in cli("best", "--store", "sqlite:///freezethaw-demo/study.db").stdout
+    assert os.listdir(tmp_path) == ["freezethaw-demo"]  # noqa: PTH208
