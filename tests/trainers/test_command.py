@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -216,12 +217,15 @@ def test_one_that_hangs(tmp_path):
 
 
 def test_one_that_leaves_a_child_behind(tmp_path):
-    text = f"""sleep 60 &
+    text = f"""sleep 60 & echo $! > {tmp_path}/child
 echo '{{"epoch": 1, "loss": 1}}'
 {SAVE}"""
     started = time.monotonic()
     assert Bench(tmp_path).sit(shell(tmp_path, text), [1]) == [1.0]
     assert time.monotonic() - started < 30
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 PATIENT = """

@@ -68,7 +68,7 @@ def test_what_an_epoch_may_return(tmp_path, returned, loss, metrics):
     assert bench.metrics == [metrics]
 
 
-@pytest.mark.parametrize("returned", [None, "0.5", True, {"accuracy": 1.0}, [0.1, 0.2], ("a", {})])
+@pytest.mark.parametrize("returned", [None, "0.5", True, {"accuracy": 1.0}, [0.1, 0.2], ("a", {}), (1.0, {"save": 1})])
 def test_what_it_may_not_return(tmp_path, returned):
     class Other(Descent):
         def train_epoch(self):

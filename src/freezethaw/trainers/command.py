@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
+from freezethaw.trainers.of_class import RESERVED
 from freezethaw.trainers.protocol import TrainingRun
 
 DIVERGED, OUT_OF_MEMORY, PREEMPTED = 10, 11, 12
@@ -217,7 +218,7 @@ def read_line(text: str) -> Line | None:
         loss = math.nan
     if isinstance(loss, bool) or not isinstance(loss, int | float):
         raise TrainingError(f"the command printed a loss that is no number: {text.strip()[:200]}")
-    metrics = {key: value for key, value in found.items() if key not in ("epoch", "loss", "save")}
+    metrics = {key: value for key, value in found.items() if key not in ("epoch", *RESERVED)}
     return Line(epoch, float(loss), metrics)
 
 
@@ -259,10 +260,11 @@ class _Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop(signal.SIGKILL)
-        self._process.wait()
+        if self._process.returncode is None:
+            self._stop(signal.SIGKILL)
+            self._process.wait()
         for reader in self._readers:
-            reader.join(timeout=1.0)  # a grandchild may hold the pipe open
+            reader.join(timeout=1.0)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError, ValueError):
@@ -291,7 +293,7 @@ class _Process:
                     self._stop(signal.SIGKILL)
                     return
                 raise TrainingError(f"{self._trainer} printed no loss for {patience:g} seconds{self.output()}")
-            if self._process.poll() is None or text:
+            if text or not self._exited():
                 gone = None
             elif gone is None:
                 gone = time.monotonic()
@@ -299,15 +301,26 @@ class _Process:
                 return
 
     def end(self) -> int:
-        """Wait until it has exited; gives its exit code."""
+        """Wait until it has exited, and end whatever it started and left behind; gives its exit code."""
         limit = self._trainer.epoch_limit
-        try:
-            code = self._process.wait(None if limit is None else max(limit, GRACE))
-        except subprocess.TimeoutExpired:
-            raise TrainingError(f"{self._trainer} closed its output but does not exit") from None
+        since = time.monotonic()
+        while not self._exited():
+            time.sleep(0.005)
+            if limit is not None and time.monotonic() - since > max(limit, GRACE):
+                raise TrainingError(f"{self._trainer} closed its output but does not exit")
+        self._stop(signal.SIGKILL)
+        code = self._process.wait()
         for reader in self._readers:
             reader.join(timeout=1.0)
         return code
+
+    def _exited(self) -> bool:
+        """Whether it has exited; where the system can tell without forgetting it, so that its number stays its own."""
+        if not hasattr(os, "waitid"):
+            return self._process.poll() is not None
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return True
 
     def output(self) -> str:
         """The end of its log, for a message."""

@@ -19,6 +19,7 @@ from freezethaw.errors import TrainingError
 from freezethaw.trainers.protocol import TrainingRun
 
 METHODS = ("train_epoch", "save", "load")
+RESERVED = ("self", "loss", "save")  # names that a metric cannot have
 RETURNS = "return the loss, (loss, metrics), or a dict with 'loss'"
 
 
@@ -57,11 +58,18 @@ def _loss_and_metrics(found: Any, name: str) -> tuple[float, dict[str, Any]]:
         case Mapping():
             if "loss" not in found:
                 raise TrainingError(f"{name}.train_epoch returned a dict without 'loss', with {sorted(found)}")
-            metrics = {str(key): value for key, value in found.items() if key != "loss"}
-            return _number(found["loss"], name), metrics
+            return _number(found["loss"], name), _metrics({k: v for k, v in found.items() if k != "loss"}, name)
         case (loss, Mapping() as metrics):
-            return _number(loss, name), {str(key): value for key, value in metrics.items()}
+            return _number(loss, name), _metrics(metrics, name)
     return _number(found, name), {}
+
+
+def _metrics(found: Mapping[Any, Any], name: str) -> dict[str, Any]:
+    metrics = {str(key): value for key, value in found.items()}
+    for key in RESERVED:
+        if key in metrics:
+            raise TrainingError(f"{name}.train_epoch gave a metric named {key!r}; choose another name for it")
+    return metrics
 
 
 def _number(loss: Any, name: str) -> float:
