@@ -159,6 +159,39 @@ def test_a_study_without_a_loss(cli, tmp_path):
     assert read(cli, "status", store=url)["best"] is None
 
 
+def test_runs_of_every_state(cli, tmp_path):
+    url = f"sqlite:///{tmp_path}/odd.db"
+    study = ft.Study(SPACE, max_epochs=5, store=url)
+    study.enqueue({"rate": 0.1, "kind": "a"}, to_epoch=3)
+    study.tell(study.ask(), [3.0, 2.0, 1.0])
+    study.thaw(1, 5)
+    study.tell(study.ask(), float("nan"))
+    study.cancel(study.ask(), "failed")
+    study.ask()
+    study.close()
+    for run in ("1", "2", "3"):  # diverged, failed and under way: two of them without a loss
+        assert read(cli, "forecast", run, store=url)["forecasts"][0]["epoch"] == 5
+    assert "no basket" in cli("explain", "1", store=url).stdout
+    for number in ("1", "2", "3", "4"):
+        assert read(cli, "replay", number, store=url)["same"] is True
+    found = read(cli, "status", store=url)
+    assert found["runs"] == {"pending": 1, "diverged": 1, "failed": 1}
+    assert found["epochs"] == 4
+    table = read(cli, "export", "--runs", store=url)
+    assert [row["state"] for row in table] == ["diverged", "failed", "pending"]
+    assert table[1]["best_loss"] is None
+
+
+def test_on_a_server(cli, postgresql_server):
+    study = ft.Study(SPACE, max_epochs=9, name="of the command line", store=postgresql_server, budget=20)
+    advance(study, 4)
+    study.close()
+    found = read(cli, "status", "--name", "of the command line", store=postgresql_server)
+    assert found["epochs"] >= 4
+    assert read(cli, "best", "--name", "of the command line", store=postgresql_server)["loss"] > 0
+    assert "of the command line" in cli("studies", store=postgresql_server).stdout
+
+
 def test_a_choice_among_studies(cli, tmp_path):
     url = f"sqlite:///{tmp_path}/two.db"
     for name in ("first", "[red]second"):
