@@ -95,7 +95,7 @@ def _shown(study: Study, wanted: bool | None) -> Iterator[Callable[[], None]]:
 def _homes(store: str | None, checkpoints: Checkpoints) -> Iterator[tuple[str, str]]:
     """Where the study and its checkpoints are: a temporary folder for what the user gave no place."""
     with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
-        url = store or f"sqlite:///{temporary}/study.db"
+        url = store or f"sqlite:///{temporary}/study.db?synchronous=off"
         folder = checkpoints.folder
         if folder is None:
             folder = temporary if store is None else _beside(store)

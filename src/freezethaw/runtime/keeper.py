@@ -6,7 +6,7 @@ import contextlib
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class CheckpointKeeper:
     """Writes, verifies, evicts. Only the holder of a run's lease writes or cleans in that run's folder."""
 
     def __init__(self, study: StoredStudy, folder: Path | str, gb: float | None = None) -> None:
-        self._study, self._place = study, place_at(folder)
+        self._study, self._place = study, place_at(folder, study.durable)
         self._allowed = None if gb is None else int(gb * GB)
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
         self._open: set[str] = set()  # copies that are in use
@@ -76,17 +76,26 @@ class CheckpointKeeper:
             finally:
                 self._open.remove(name)
 
-    def tidy(self, lease: Lease, best: tuple[int, int] | None = None, coming: int = 0) -> None:
-        """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind.
+    def replaced(self, run: int, best: tuple[int, int] | None = None, coming: int = 1) -> tuple[StoredCheckpoint, ...]:
+        """Checkpoints of the run that may go once `coming` more are there."""
+        mine = sorted(self._study.checkpoints(run), key=lambda record: (record.epoch, record.number))
+        return tuple(record for record in mine[: coming - LATEST] if (record.run, record.epoch) != best)
 
-        `coming`: how many are about to be saved, for which room is made beforehand.
-        """
-        mine = sorted(self._study.checkpoints(lease.run), key=lambda record: (record.epoch, record.number))
-        old = [record for record in mine[: coming - LATEST] if (record.run, record.epoch) != best]
+    def remove(self, records: Iterable[StoredCheckpoint]) -> None:
+        """Remove the files of checkpoints that the store no longer counts."""
+        for record in records:
+            self._remove(record)
+
+    def tidy(self, lease: Lease, best: tuple[int, int] | None = None) -> None:
+        """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind."""
+        old = self.replaced(lease.run, best, coming=0)
         if old:
-            for record in self._study.drop_checkpoints([r.number for r in old], "replaced", lease):
-                self._remove(record)
-        kept = {record.place for record in mine} - {record.place for record in old} | self._open
+            self.remove(self._study.drop_checkpoints([r.number for r in old], "replaced", lease))
+        self.clean(lease)
+
+    def clean(self, lease: Lease) -> None:
+        """Remove whatever a killed worker left behind."""
+        kept = {record.place for record in self._study.checkpoints(lease.run)} | self._open
         for name in self._place.names(self._of_run(lease.run)):
             if name not in kept:
                 self._place.remove(name)
@@ -98,8 +107,7 @@ class CheckpointKeeper:
         leased = {lease.run for lease in self._study.leases()}
         gone = to_evict(self._study.checkpoints(), self._allowed, chances, leased, best)
         evicted = self._study.drop_checkpoints([r.number for r in gone], "evicted") if gone else ()
-        for record in evicted:
-            self._remove(record)
+        self.remove(evicted)
         return evicted
 
     def _newest_good(self, lease: Lease, folder: Path) -> Loaded | None:

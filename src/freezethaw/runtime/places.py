@@ -40,17 +40,17 @@ class Place(Protocol):
         """A local folder for copies of what lies in `home`, with room for them."""
 
 
-def place_at(folder: Path | str) -> Place:
-    """The place that a path or a URL names."""
+def place_at(folder: Path | str, durable: bool = True) -> Place:
+    """The place that a path or a URL names. `durable`: what was written there survives a crash of the machine."""
     text = str(folder)
-    return RemotePlace(text) if "://" in text else LocalPlace(Path(text))
+    return RemotePlace(text) if "://" in text else LocalPlace(Path(text), durable)
 
 
 class LocalPlace:
     """A folder on a file system."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.expanduser().absolute()
+    def __init__(self, root: Path, durable: bool = True) -> None:
+        self.root, self._durable = root.expanduser().absolute(), durable
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -59,18 +59,22 @@ class LocalPlace:
     def write(self, name: str, save: Callable[[Path], object]) -> Contents:
         """Write beside, sync, rename."""
         place = self.root / name
+        changed = [place.parent]  # folders with a new name in them
+        while not changed[-1].exists():
+            changed.append(changed[-1].parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=place.parent))
         try:
             save(beside)
-            found = examine(beside, sync=True)
-            sync_folders(beside)
+            found = examine(beside, sync=self._durable)
+            if self._durable:
+                sync_folders(beside)
             beside.rename(place)
         except BaseException:
             shutil.rmtree(beside, ignore_errors=True)
             raise
-        for folder in (place.parent, *place.parent.parents[: len(Path(name).parts) - 1]):
-            sync_folder(folder)  # the new names on the way here
+        for folder in changed if self._durable else ():
+            sync_folder(folder)
         return found
 
     def fetch(self, name: str, into: Path) -> Contents:

@@ -29,7 +29,7 @@ from freezethaw.errors import (
 )
 from freezethaw.records import Checkpoints, Decision
 from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Closing, NewCheckpoint, Report, Snapshot
+from freezethaw.store import Closing, NewCheckpoint, Report, Snapshot, StoredCheckpoint
 from freezethaw.study import Study
 from freezethaw.trainers.protocol import Save, TrainingRun
 
@@ -123,6 +123,7 @@ class Worker:
         with self.keeper.load(lease) as loaded, sitting.unless_lost():
             if not sitting.begin(0 if loaded is None else loaded.epoch):
                 return
+            self.keeper.clean(lease)
             run = TrainingRun(
                 decision.run,
                 decision.config,
@@ -170,6 +171,8 @@ class Worker:
             self.keeper.make_room(chances, None if lowest is None else lowest[1:])
 
     def _check_hope(self) -> None:
+        if any(run.losses for run in self.study.shared.seen().runs):
+            return
         runs = [run for run in self.study.runs if not run.added]
         if len(runs) >= HOPELESS and all(run.state == "failed" and not run.losses for run in runs):
             raise StudyError(
@@ -187,14 +190,14 @@ class Sitting:
         self.epoch = 0
         self.over = False
         self._process = os.getpid()
-        self._recorded = 0  # epochs in the store
+        runs = worker.study.shared.seen().runs  # as of the decision, or of its being taken over
+        self._recorded = runs[decision.run - 1].epoch if decision.run <= len(runs) else 0  # epochs in the store
         self._saved = 0  # epoch of the last checkpoint
         self._clock = time.perf_counter()
 
     def begin(self, epoch: int) -> bool:
         """Training continues after this epoch; False where there is nothing to train."""
         self.epoch = self._saved = epoch
-        self._recorded = self.worker.study.shared.facts().run(self.decision.run).epoch
         if epoch >= self.decision.to_epoch:  # a worker was killed when it had saved, and not told yet
             self._end("told")
         elif self.worker.leaving():
@@ -300,29 +303,33 @@ class Sitting:
 
     def _write(self, report: Report | None, save: Save | None = None) -> None:
         shared = self.worker.study.shared
-        checkpoint = self._checkpoint(save)
-        self._recorded = shared.stored.record(shared.lease(self.decision), report, checkpoint).epoch
+        checkpoint, replaced = self._checkpoint(save)
+        numbers = [old.number for old in replaced]
+        found = shared.stored.record(shared.lease(self.decision), report, checkpoint, replaced=numbers)
+        self._recorded = found.epoch
         if checkpoint is not None:
             self._saved = checkpoint.epoch
+            self.worker.keeper.remove(replaced)
             self.worker.make_room()
 
     def _end(self, how: Closing, save: Save | None = None) -> None:
         shared = self.worker.study.shared
-        checkpoint = self._checkpoint(save)
+        checkpoint, replaced = self._checkpoint(save)
         close: Closing = "interrupted" if how == "told" and self._recorded <= self.decision.from_epoch else how
-        shared.stored.record(shared.lease(self.decision), None, checkpoint, close)
+        shared.stored.record(shared.lease(self.decision), None, checkpoint, close, [old.number for old in replaced])
         shared.let_go(self.decision)
         self.over = True
         if checkpoint is not None:
+            self.worker.keeper.remove(replaced)
             self.worker.make_room()
 
-    def _checkpoint(self, save: Save | None) -> NewCheckpoint | None:
-        """Save the run as it is now, unless it was saved at this epoch already."""
+    def _checkpoint(self, save: Save | None) -> tuple[NewCheckpoint | None, tuple[StoredCheckpoint, ...]]:
+        """Save the run as it is now, unless it was saved at this epoch already; with those that it replaces."""
         if save is None or self._saved == self.epoch:
-            return None
+            return None, ()
         lease, lowest = self.worker.study.shared.lease(self.decision), self.worker.lowest()
-        self.worker.keeper.tidy(lease, None if lowest is None else lowest[1:], coming=1)
-        return self.worker.keeper.save(lease, self.epoch, save)
+        new = self.worker.keeper.save(lease, self.epoch, save)
+        return new, self.worker.keeper.replaced(lease.run, None if lowest is None else lowest[1:])
 
     def _is_best(self, loss: float) -> bool:
         """Whether this is a new best loss of the study, or that very epoch trained again."""

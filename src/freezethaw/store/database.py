@@ -1,7 +1,8 @@
 """Connections and transactions: SQLite in a file, or a PostgreSQL server.
 
 Reading is one consistent view; writing is one transaction that holds the write lock from its beginning. SQLite runs
-with a write-ahead log and `synchronous=FULL`: a commit that returned is on the disk.
+with a write-ahead log and `synchronous=FULL`: a commit that returned is on the disk. `?synchronous=off` in the URL is
+for files that go with the process.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Database:
 
     def __init__(self, url: str, wait: float) -> None:
         self.url = urls.parse(url)
-        self.wait = wait
+        self.wait, self.durable = wait, True
         self.sqlite = self.url.drivername == "sqlite"
         if self.sqlite:
             file = urls.sqlite_file(self.url)
@@ -43,8 +44,11 @@ class Database:
                 _check_file(file)
             except OSError as error:
                 raise StoreError(f"the store {file} may not be read: {error.strerror}") from error
-            self.url = self.url.set(database=str(file))
-        self.engine = _sqlite_engine(self.url, wait) if self.sqlite else _postgresql_engine(self.url, wait)
+            self.durable = urls.is_durable(self.url)
+            self.url = self.url.set(database=str(file), query={})
+        self.engine = (
+            _sqlite_engine(self.url, wait, self.durable) if self.sqlite else _postgresql_engine(self.url, wait)
+        )
         self._pid = os.getpid()
         weakref.finalize(self, _dispose, self.engine, self._pid)
 
@@ -153,14 +157,14 @@ def _check_file(file: Path) -> None:
     require_local(file)
 
 
-def _sqlite_engine(url: URL, wait: float) -> Engine:
+def _sqlite_engine(url: URL, wait: float, durable: bool) -> Engine:
     engine = create_engine(url, connect_args={"timeout": wait, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
         cursor = connection.cursor()
-        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 

@@ -54,6 +54,7 @@ def record(
     report: Report | None,
     checkpoint: NewCheckpoint | None = None,
     close: Closing | None = None,
+    replaced: Sequence[int] = (),
 ) -> Recorded:
     """Record what a worker has to say about its run; the lease beats, or ends where the decision is closed."""
     if close is not None and close not in CLOSINGS:
@@ -63,7 +64,7 @@ def record(
     if facts is None:
         raise TellError(f"decision {lease.decision} of run {lease.run} was told or cancelled before")
     done, from_epoch, to_epoch = facts
-    plain = checkpoint is None and close is None and connection.dialect.name == "postgresql"
+    plain = checkpoint is None and close is None and not replaced and connection.dialect.name == "postgresql"
     if plain and report is not None and len(report.losses) == 1 and report.first_epoch == done + 1:
         checked(report, done, to_epoch)
         [row] = rows(study, lease.run, report)
@@ -76,6 +77,8 @@ def record(
         result = _written(connection, head, lease.run, report, done, last)
     if checkpoint is not None:
         checkpoints.insert_row(connection, head, lease.run, last, checkpoint)
+    if replaced:
+        checkpoints.drop(connection, head, replaced, "replaced", lease.run)
     if close is not None:
         _close(connection, head, lease, last, from_epoch, close)
     heads.advance(connection, head)

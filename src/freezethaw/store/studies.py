@@ -156,6 +156,11 @@ class StoredStudy:
     def __repr__(self) -> str:
         return f"StoredStudy({self.name!r} in {self._database.shown!r})"
 
+    @property
+    def durable(self) -> bool:
+        """Whether what is recorded must survive a crash of the machine."""
+        return self._database.durable
+
     # Reading.
 
     def load(self, known: Snapshot | None = None, at: int | None = None) -> Snapshot:
@@ -273,14 +278,16 @@ class StoredStudy:
         report: Report | None = None,
         checkpoint: NewCheckpoint | None = None,
         close: Closing | None = None,
+        replaced: Sequence[int] = (),
     ) -> Recorded:
         """Record losses, the checkpoint that belongs to them, and the end of the decision, together.
 
         `close`: "told" (what was granted but not trained is given back), "diverged", "interrupted", "out_of_memory" or
-        "failed"; None while training goes on. Raises LeaseLost, or TellError; then nothing is recorded.
+        "failed"; None while training goes on. `replaced`: numbers of the run's checkpoints that go with this; remove
+        their files afterwards. Raises LeaseLost, or TellError; then nothing is recorded.
         """
         with self._database.writing() as connection:
-            return recording.record(connection, self._study, lease, report, checkpoint, close)
+            return recording.record(connection, self._study, lease, report, checkpoint, close, replaced)
 
     def add_run(
         self, config: Config, losses: Sequence[float], seconds: Sequence[float] = (), diverged: bool = False

@@ -39,6 +39,15 @@ def sqlite_file(url: URL) -> Path:
     return Path(str(url.database)).expanduser().absolute()
 
 
+def is_durable(url: URL) -> bool:
+    """Whether a commit to a SQLite file must be on the disk when it returns: always, unless the URL says otherwise."""
+    asked = dict(url.query)
+    how = asked.pop("synchronous", "full")
+    if asked or how not in ("full", "off"):
+        raise StoreError(f"a store in SQLite knows '?synchronous=off' and nothing else in its URL, not {url.query!r}")
+    return how == "full"
+
+
 def shown(url: URL) -> str:
     """The URL as it may be shown: passwords masked, in the query too."""
     masked = {key: MASK if SECRET.search(key) else value for key, value in url.query.items()}
