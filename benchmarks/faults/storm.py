@@ -1,0 +1,244 @@
+"""Storms over a real `ft.tune` with two process workers on SQLite, and what must hold after them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import tuning
+from benchmarks.faults.audit import Broken
+from freezethaw.study import Study
+
+PATIENCE = 240.0  # seconds without an end, after the last shot
+ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished"}
+
+
+@dataclass
+class Target:
+    """One study under fire."""
+
+    folder: Path
+    budget: int
+    every: int
+    seed: int
+    seconds: float
+    said: str = ""
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+    watched: list[int] = field(default_factory=list)  # the first decisions after a shot
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'study.db'}"
+
+    def start(self) -> subprocess.Popen[str]:
+        """The command of the user, the same each time."""
+        command = [sys.executable, "-m", "benchmarks.faults.tuning", str(self.folder)]
+        command += ["--budget", str(self.budget), "--every", str(self.every), "--seed", str(self.seed)]
+        environment = os.environ | {tuning.FOLDER: str(self.folder), tuning.SECONDS: str(self.seconds)}
+        with (self.folder / "errors.txt").open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        return self.process
+
+    def workers(self) -> list[int]:
+        """Worker processes that have trained something."""
+        if self.process is None or self.process.poll() is not None:
+            return []
+        with contextlib.suppress(OSError):
+            pid = self.process.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            return [int(child) for child in children if (self.folder / f"{child}.log").exists()]
+        return []
+
+    def decisions(self) -> int:
+        """How many were taken so far."""
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self.folder / "study.db")) as file:
+            return int(file.execute("SELECT decisions FROM freezethaw_studies").fetchone()[0])
+        return 0
+
+    def watch(self) -> None:
+        """The next decision is to be replayed in the end."""
+        self.watched.append(self.decisions() + 1)
+
+    def finish(self) -> None:
+        """Wait for the end of the command."""
+        process = self.process or self.start()
+        try:
+            self.said, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Broken(f"the study does not end: {self.errors()}") from None
+        if process.returncode != 0:
+            raise Broken(f"tune ended with {process.returncode}: {self.errors()}")
+
+    def errors(self) -> str:
+        return (self.folder / "errors.txt").read_text()[-2000:]
+
+
+@contextlib.contextmanager
+def target(budget: int, every: int, seed: int, seconds: float) -> Iterator[Target]:
+    """A new study in an empty folder."""
+    with tempfile.TemporaryDirectory(prefix="freezethaw-storm-") as folder:
+        found = Target(Path(folder), budget, every, seed, seconds)
+        try:
+            yield found
+        finally:
+            if found.process is not None and found.process.poll() is None:
+                found.process.kill()
+                found.process.wait()
+
+
+Shoot = Callable[[Target, random.Random], bool]  # whether a shot was fired
+
+
+def storm(
+    shoot: Shoot,
+    count: int,
+    again: int,
+    seed: int = 0,
+    budget: int = 150,
+    every: int = 3,
+    seconds: float = 0.03,
+    replay: bool = True,
+) -> dict[str, Any]:
+    """Shoot until `count` shots are fired, study after study. `again`: epochs that a shot may cost."""
+    rng, fired, reports = random.Random(seed), 0, []
+    while fired < count:
+        with target(budget, every, seed + len(reports), seconds) as study:
+            here = 0
+            study.start()
+            while fired < count and (study.process is not None and study.process.poll() is None):
+                if shoot(study, rng):
+                    fired, here = fired + 1, here + 1
+            study.finish()
+            reports.append(audit(study, here * again, replay) | {"shots": here})
+            print(f"  {fired}/{count} {reports[-1]}", flush=True)
+    total: dict[str, Any] = {key: sum(report[key] for report in reports) for key in reports[0]}
+    return {"studies": len(reports), "seed": seed, "every": every, "epoch_seconds": seconds} | total
+
+
+def kill_parent(study: Target, rng: random.Random) -> bool:
+    """Kill -9 of the process that the user started; then the same command again, at once."""
+    time.sleep(rng.uniform(0.5, 6.0))
+    assert study.process is not None
+    if study.process.poll() is not None:
+        return False
+    study.process.kill()
+    study.process.communicate()
+    study.watch()
+    study.start()
+    return True
+
+
+def hit_worker(number: signal.Signals) -> Shoot:
+    """Send a signal to a worker that has trained something."""
+
+    def shoot(study: Target, rng: random.Random) -> bool:
+        time.sleep(rng.uniform(0.1, 1.5))
+        crew = study.workers()
+        if not crew:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rng.choice(crew), number)
+            study.watch()
+            return True
+        return False
+
+    return shoot
+
+
+def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
+    """Everything that the runtime promises; returns counts, raises Broken."""
+    trained, recorded = _logs(study.folder)
+    opened = Study.open(study.url, tuning.NAME)
+    try:
+        runs, events = opened.runs, opened.shared.stored.events(most=1_000_000)
+        for run in runs:
+            expected = tuning.curve(run.config, opened.training_seed(run.number), run.epoch)
+            _require(run.losses == expected, f"run {run.number} is not what it would be uninterrupted")
+            _require(run.state in ("frozen", "finished"), f"run {run.number} is {run.state} ({run.outcome})")
+        _require(opened.pending == (), f"decisions are pending still: {opened.pending}")
+    finally:
+        opened.close()
+    curves = {run.number: run.losses for run in runs}
+    for number, epoch, loss in recorded:
+        kept = curves[number][epoch - 1] if epoch <= len(curves[number]) else None
+        _require(kept == loss, f"run {number} epoch {epoch} was acknowledged as {loss}; the store has {kept}")
+    epochs = sum(map(len, curves.values()))
+    _require(epochs == study.budget, f"{epochs} epochs are recorded, not {study.budget}")
+    _rows(study.folder / "study.db", epochs)
+    said = json.loads(study.said)
+    _require(said["reason"] == f"budget spent: {study.budget} epochs", f"the study ended because: {said['reason']}")
+    again = len(trained) - len({(number, epoch) for number, epoch, _ in trained})
+    _require(again <= allowed, f"{again} epochs were trained again; {allowed} were allowed")
+    kinds = Counter(event.kind for event in events)
+    _require(not set(kinds) - ORDINARY, f"unexpected events: {kinds}")
+    return {
+        "epochs": epochs,
+        "acknowledged": len(recorded),
+        "trained_again": again,
+        "allowed_again": allowed,
+        "taken_over": kinds["run taken over"],
+        "decisions": study.decisions(),
+        "replayed": _replay(study, replay),
+    }
+
+
+def _logs(folder: Path) -> tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]]:
+    found: dict[str, list[tuple[int, int, float]]] = {"trained": [], "recorded": []}
+    for path in folder.glob("*.log"):
+        for line in path.read_text().splitlines():
+            what, run, epoch, loss = line.split()
+            found[what].append((int(run), int(epoch), float.fromhex(loss)))
+    return found["trained"], found["recorded"]
+
+
+def _rows(file: Path, expected: int) -> None:
+    """Rows as they are: none twice, no gap."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        query = (
+            "SELECT run, count(*), count(DISTINCT epoch), min(epoch), max(epoch) FROM freezethaw_epochs GROUP BY run"
+        )
+        rows = list(connection.execute(query))
+    _require(sum(row[1] for row in rows) == expected, "the rows of epochs are not as many as the epochs")
+    for run, count, distinct, first, last in rows:
+        _require(count == distinct == last and first == 1, f"run {run}: {count} rows, epochs from {first} to {last}")
+
+
+def _replay(study: Target, everything: bool) -> int:
+    """The decisions after shots, or all, equal those that a copy of the store takes."""
+    copy = study.folder / "copy.db"
+    with (
+        contextlib.closing(sqlite3.connect(study.folder / "study.db")) as source,
+        contextlib.closing(sqlite3.connect(copy)) as target_file,
+    ):
+        source.backup(target_file)
+    last = study.decisions()
+    numbers = range(1, last + 1) if everything else sorted({n for n in study.watched if n <= last})
+    opened = Study.open(f"sqlite:///{copy}", tuning.NAME)
+    try:
+        for number in numbers:
+            kept, chosen = opened.shared.stored.decision(number).decision, opened.replay(number)
+            same = chosen.run == (None if kept.kind == "start" and chosen.run is None else kept.run)
+            same = same and (dict(chosen.config), chosen.to_epoch) == (dict(kept.config), kept.to_epoch)
+            _require(same and chosen.reason == kept.reason, f"decision {number} was {kept}; a replay takes {chosen}")
+    finally:
+        opened.close()
+    return len(numbers)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Broken(message)
