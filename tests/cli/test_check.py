@@ -73,6 +73,12 @@ def test_saves_that_differ_by_themselves_are_a_remark():
     assert "time.txt" in report.notes[0]
 
 
+def test_losses_may_differ_by_a_little():
+    """A computation that adds up in another order in each process."""
+    assert checked("Wobbles", tolerance=1e-3).passed
+    assert checked("Wobbles", tolerance=1e-9).findings[0].cause == checking.UNSEEDED_SPLIT
+
+
 def test_an_error_is_shown():
     assert "ValueError: no data in /data" in checked("fails").findings[0].text
     assert "KeyError: 'velocity'" in checked("CannotLoad").findings[0].text

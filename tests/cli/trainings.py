@@ -128,6 +128,17 @@ class Stamped(Line):
         (folder / "time.txt").write_text(repr(time.time_ns()))
 
 
+class Wobbles(Line):
+    """Its losses differ in the sixth digit in each process."""
+
+    def __init__(self, config, seed):
+        super().__init__(config, seed)
+        self.wobble = 1 + 1e-5 * random.random()
+
+    def loss(self):
+        return self.wobble * super().loss()
+
+
 class CounterForgotten(Line):
     """A counter that matters to no loss comes back wrong."""
 

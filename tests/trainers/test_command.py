@@ -158,6 +158,8 @@ def test_lines_that_are_mistakes(text):
         ("echo rubbish; echo '{]'", TrainingError, "exited with 0 and printed no loss.*its last output: rubbish", 0),
         ("echo no such data >&2; exit 3", TrainingError, "exited with 3; its last output: no such data", 0),
         ("kill -9 $$", TrainingError, "was killed by SIGKILL", 0),
+        ("kill -15 $$", Preempted, "pre-empted", 0),  # by whoever wants the machine
+        ("exit 143", Preempted, "pre-empted", 0),
         ("exit 10", Diverged, "diverged", 0),
         ("exit 11", OutOfMemory, "ran out of memory", 0),
         ("exit 12", Preempted, "pre-empted", 0),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
 SECRET = re.compile(r"([?&][^\s=&]*(?:pass|secret|token)[^\s=&]*)=[^\s&'\")]*", re.IGNORECASE)
+ORDER = ("demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "export", "studies")
 WIDE = 10_000  # columns where nobody looks at a screen: lines are not broken
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # where it comes from differs between versions of typer
@@ -30,6 +31,10 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # where it comes fr
 
 class Commands(TyperGroup):
     """Errors of this package are one line and exit code 1; no message shows a password."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order in which a new user needs them."""
+        return sorted(super().list_commands(ctx), key=lambda name: (*ORDER, name).index(name))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

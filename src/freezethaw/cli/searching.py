@@ -262,6 +262,7 @@ def check(
         typer.Option(metavar="NAME=VALUE", help="What to train with; the middle of the space unless said."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the training.")] = 0,
+    tolerance: Annotated[float, typer.Option(min=0.0, help="By how much losses may differ, relatively.")] = 1e-6,
     limit: Annotated[float | None, typer.Option(help="Seconds that one part may take.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -276,12 +277,12 @@ def check(
       freezethaw check study.toml --epochs 6 --config momentum=0.9
       freezethaw check --space space.toml -- ./train.sh
     """
-    from freezethaw.cli.looking import read_pairs
+    from freezethaw.cli.asking import read_pairs
     from freezethaw.runtime import checking
 
     entries = _entries(ctx, what, space)
     chosen = entries["space"].validate(_middle(entries["space"]) | read_pairs(config or []))
-    report = checking.check(entries["trainer"], chosen, epochs, seed, limit=limit)
+    report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit)
     if as_json:
         print_json(asdict(report) | {"passed": report.passed, "config": chosen})
     else:

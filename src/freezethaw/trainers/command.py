@@ -89,7 +89,6 @@ class CommandTrainer:
         """Run it once; gives the epoch that comes next, None where the run is frozen."""
         last = _goal(run, epoch)
         held: Line | None = None  # a loss is reported when the next one comes, or with what was saved
-        following: int | None = epoch
         with _Process(self, told) as process:
             for line in process.lines(run.leaving):
                 expected = epoch if held is None else held.epoch + 1
@@ -98,16 +97,15 @@ class CommandTrainer:
                     run.more = True
                     run.report(held.loss, **held.metrics)
                     run.more = False
-                    following = next(epochs, None)
-                    if following is None:
+                    if next(epochs, None) is None:
                         return None
                 held = line
                 if not math.isfinite(line.loss):
                     break
-            left = held is not None and math.isfinite(held.loss) and run.leaving()
-            code = process.end() if held is None or math.isfinite(held.loss) else DIVERGED
+            finite = held is None or math.isfinite(held.loss)
+            code, left = (process.end(), run.leaving()) if finite else (DIVERGED, False)
             output = process.output()
-        return _settle(self, run, epochs, held, last, saved, code, output, left)
+        return _settle(self, run, epochs, _Ended(held, last, saved, code, left, output))
 
     def __str__(self) -> str:
         return " ".join(self.command)
@@ -128,49 +126,72 @@ def command(words: Sequence[str] | str, folder: Path | None = None, epoch_limit:
     return CommandTrainer((found, *parts[1:]), str(home), epoch_limit)
 
 
-def _settle(
-    trainer: CommandTrainer,
-    run: TrainingRun,
-    epochs: Iterator[int],
-    held: Line | None,
-    last: int,
-    saved: Path,
-    code: int,
-    output: str,
-    left: bool,
-) -> int | None:
+@dataclass(frozen=True)
+class _Ended:
+    """How a call of the command ended."""
+
+    held: Line | None  # its last loss, not reported yet
+    last: int  # the epoch that it was to reach
+    saved: Path
+    code: int
+    left: bool  # whether it was asked to leave
+    output: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether what it saved can be relied on."""
+        return self.code in (0, PREEMPTED) and any(self.saved.iterdir())
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it ended for no fault of its own."""
+        return self.left or self.code in (PREEMPTED, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def save(self, folder: Path) -> None:
+        """Copy what it saved."""
+        shutil.copytree(self.saved, folder, dirs_exist_ok=True)
+
+
+def _settle(trainer: CommandTrainer, run: TrainingRun, epochs: Iterator[int], end: _Ended) -> int | None:
     """What the command's end means: report its last loss, and say what happened."""
-    whole = code in (0, PREEMPTED) and any(saved.iterdir())
-    if held is None and code == 0:
-        raise TrainingError(
-            f"{trainer} exited with 0 and printed no loss; print lines such as "
-            f'{{"epoch": {last}, "loss": 0.25}} to standard output{output}'
-        )
-    if code == 0 and not whole:
-        raise TrainingError(
-            f"{trainer} saved nothing into the folder $FREEZETHAW_SAVE, so that this run could never be thawed{output}"
-        )
+    held = end.held
     if held is not None and not math.isfinite(held.loss):
         run.report(held.loss, **held.metrics)
         return None
+    if end.code == 0 and not end.left:
+        _check_done(trainer, end)
     # a loss that cannot be thawed again need not be recorded, nor one that would hide what happened after it
-    if held is not None and (whole or (held.epoch < last and not left and code != PREEMPTED)):
-        run.report(held.loss, (lambda folder: _copy(saved, folder)) if whole else None, **held.metrics)
+    if held is not None and (end.whole or (held.epoch < end.last and not end.preempted)):
+        run.report(held.loss, end.save if end.whole else None, **held.metrics)
         following = next(epochs, None)
-        if following is None or (code == 0 and held.epoch == last):
+        if following is None or (end.code == 0 and held.epoch == end.last):
             return following
-    if code == 0:
-        reached = 0 if held is None else held.epoch
-        raise (Preempted if left else TrainingError)(
-            f"{trainer} exited with 0 after epoch {reached}; it was to train to epoch {last}{output}"
-        )
-    if code == DIVERGED:
-        raise Diverged(f"{trainer} says that run {run.number} diverged")
-    if code == OUT_OF_MEMORY:
-        raise OutOfMemory(f"{trainer} says that run {run.number} ran out of memory")
-    if code == PREEMPTED or left:
+    if end.preempted:
         raise Preempted(f"{trainer} was pre-empted")
-    raise TrainingError(f"{trainer} {_ended(code)}{output}")
+    if end.code == 0:
+        reached = end.last if held is None else held.epoch
+        raise TrainingError(
+            f"{trainer} exited with 0 after epoch {reached}; it was to train to epoch {end.last}{end.output}"
+        )
+    if end.code == DIVERGED:
+        raise Diverged(f"{trainer} says that run {run.number} diverged")
+    if end.code == OUT_OF_MEMORY:
+        raise OutOfMemory(f"{trainer} says that run {run.number} ran out of memory")
+    raise TrainingError(f"{trainer} {_ended(end.code)}{end.output}")
+
+
+def _check_done(trainer: CommandTrainer, end: _Ended) -> None:
+    """Exit code 0 promises losses, and a state to go on from."""
+    if end.held is None:
+        raise TrainingError(
+            f"{trainer} exited with 0 and printed no loss; print lines such as "
+            f'{{"epoch": {end.last}, "loss": 0.25}} to standard output{end.output}'
+        )
+    if not end.whole:
+        raise TrainingError(
+            f"{trainer} saved nothing into the folder $FREEZETHAW_SAVE, so that this run could never be thawed"
+            f"{end.output}"
+        )
 
 
 def _check(line: Line, expected: int, last: int, first: int) -> None:
@@ -186,10 +207,6 @@ def _check(line: Line, expected: int, last: int, first: int) -> None:
 def _goal(run: TrainingRun, epoch: int) -> int:
     """Where the decision of now ends."""
     return max(run.to_epoch, epoch)
-
-
-def _copy(saved: Path, folder: Path) -> None:
-    shutil.copytree(saved, folder, dirs_exist_ok=True)
 
 
 def _ended(code: int) -> str:
