@@ -40,6 +40,11 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "metric.accuracy" in cli("export", "--store", "sqlite:///mine.db").stdout
 
 
+def test_the_function_is_not_hidden_by_its_module(cli, training):
+    cli(*SEARCH, "--quiet", "--budget", "2")
+    assert not isinstance(ft.tune, type(ft))
+
+
 def test_two_workers(cli, training):
     done = cli(*SEARCH, "--workers", "2", "--quiet", process=True)
     assert "ended: budget spent: 14 epochs" in done.stdout
@@ -163,9 +168,11 @@ def test_interrupted_and_continued(cli, training):
 def test_a_worker_joins(cli, training):
     url = f"sqlite:///{training}/joined.db"
     ft.Study(SPACE, max_epochs=6, name="joined", store=url, budget=10).close()
-    cli("worker", "--name", "joined", "train.py:train", store=url)
+    cli("worker", "--name", "joined", "--store", url, "train.py:train", process=True)
     assert json.loads(cli("status", "--json", store=url).stdout)["epochs"] == 10
     assert "usage: freezethaw worker" in cli("worker", code=2).stderr
+    done = cli("worker", "--name", "nowhere", "train.py:train", store=url, code=4)  # the store of the environment
+    assert "there is no study 'nowhere'" in done.stderr
     assert "train.py:train" in cli("worker", "--help", process=True).stdout
 
 

@@ -152,10 +152,10 @@ def run(
 
 
 def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
-    from freezethaw.tune import tune
+    import freezethaw as ft  # importing freezethaw.tune by that name would put the module in the function's place
 
     try:
-        return tune(
+        return ft.tune(
             entries["trainer"],
             entries["space"],
             entries["max_epochs"],
