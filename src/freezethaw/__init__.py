@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -93,6 +95,22 @@ def __getattr__(name: str) -> object:
     value = getattr(importlib.import_module(f"freezethaw.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """`freezethaw.tune` is the function, although a module has that name and importing it would put it in its place."""
+
+    @property
+    def tune(self) -> object:
+        """The function."""
+        return importlib.import_module("freezethaw.tune").tune
+
+    @tune.setter
+    def tune(self, module: object) -> None:
+        """Nothing: it stays the function."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -87,6 +87,7 @@ def _shown(study: Study, wanted: bool | None) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     with show:
+        show.look(study, always=True)  # what was trained before is not told again
         yield lambda: show.look(study)
         show.look(study, always=True)
 

@@ -33,6 +33,7 @@ from freezethaw.trainers.protocol import TrainingRun
 
 # how a worker process ends: the study has ended; it was asked to leave; it cannot work
 FINISHED, LEFT, BROKEN = 0, 3, 4
+STORE = "FREEZETHAW_STORE"  # in the environment: the URL of the store
 PATIENCE = 30.0  # seconds that workers have to save and leave
 MOST_DEATHS = 20  # of workers in a row without an epoch between
 POLL = 0.1
@@ -105,11 +106,11 @@ class LocalEngine:
 
     def _start(self, number: int) -> None:
         p, c = self._place, self._place.checkpoints
-        command = [sys.executable, "-m", "freezethaw", "worker", "--pipe", "--store", p.store, "--name", p.name]
+        command = [sys.executable, "-m", "freezethaw", "worker", "--pipe", "--name", p.name]
         command += ["--folder", p.folder]
         command += [] if c.gb is None else ["--gb", str(c.gb)]
         command += [] if c.every is None else ["--every", str(c.every)]
-        environment = dict(os.environ)
+        environment = os.environ | {STORE: p.store}  # not among the arguments, which all users of the machine can see
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[(number - 1) % len(self._gpus)]
         self._log(number).parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +187,7 @@ def worker_main(arguments: Sequence[str]) -> int:
         epilog="example: freezethaw worker --store postgresql+psycopg://me@host/tuning --name mnist train.py:train",
     )
     parser.add_argument("train", nargs="?", help="module:function or file.py:function; not with --pipe")
-    parser.add_argument("--store", required=True)
+    parser.add_argument("--store", default=os.environ.get(STORE), help=f"URL; {STORE} unless said")
     parser.add_argument("--name", default="study")
     parser.add_argument(
         "--folder", default="checkpoints", help="of all checkpoints: a path, or a URL that fsspec knows"
@@ -197,6 +198,8 @@ def worker_main(arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments)
     if args.pipe == bool(args.train):
         parser.error("give the training function as module:function, or --pipe")
+    if not args.store:
+        parser.error(f"say where the study is: --store URL, or {STORE} in the environment")
     leaving = Leaving()
     with on_signals(leaving):
         try:
