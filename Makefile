@@ -70,8 +70,9 @@ rivals: $(RIVALS_VENV)/.ready  ## play the rivals of the regret benchmark anew; 
 store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against the bare driver
 	$(BIN)/python -m benchmarks.store $(ARGS)
 
-faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts
+faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts; a real tune under fire
 	$(BIN)/python -m benchmarks.faults $(ARGS)
+	$(BIN)/python -m benchmarks.faults.runtime $(ARGS)
 
 bench: forecast latency regret store faults  ## all benchmarks; with RIVALS=1 rivals too
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import multiprocessing
@@ -59,8 +60,13 @@ def _measure_all() -> None:
         _timed(owner, name, label)
 
 
+def _write_down() -> None:
+    Path(os.environ[OUT]).write_text(json.dumps(_spent))
+
+
 if os.environ.get(OUT):
     _measure_all()
+    atexit.register(_write_down)
 
 
 def _save(weight: float, folder: Path) -> None:
@@ -77,9 +83,7 @@ def train(run: TrainingRun) -> None:
         _spent["training"] += time.perf_counter() - begin
         run.report(run.config["floor"] + weight, save=partial(_save, weight))
         _spent["epochs"] += 1
-        if os.environ.get(OUT):
-            wall = time.perf_counter() - _first[0]
-            Path(os.environ[OUT]).write_text(json.dumps(_spent | {"wall": wall}))
+        _spent["wall"] = time.perf_counter() - _first[0]
 
 
 def inline(epochs: int = 500) -> dict[str, Any]:
@@ -87,6 +91,7 @@ def inline(epochs: int = 500) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, _writing_to(Path(folder) / "out.json") as out:
         _measure_all()
         ft.tune(train, SPACE, max_epochs=50, budget=epochs)
+        _write_down()
         return _broken_down(out)
 
 

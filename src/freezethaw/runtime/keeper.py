@@ -77,9 +77,13 @@ class CheckpointKeeper:
                 self._open.remove(name)
 
     def replaced(self, run: int, best: tuple[int, int] | None = None, coming: int = 1) -> tuple[StoredCheckpoint, ...]:
-        """Checkpoints of the run that may go once `coming` more are there."""
-        mine = sorted(self._study.checkpoints(run), key=lambda record: (record.epoch, record.number))
-        return tuple(record for record in mine[: coming - LATEST] if (record.run, record.epoch) != best)
+        """Checkpoints of the run that may go once `coming` more are there; where room is short, all but the last."""
+        everything = self._study.checkpoints()
+        mine = sorted((c for c in everything if c.run == run), key=lambda record: (record.epoch, record.number))
+        size = sum(c.bytes for c in everything) + coming * max((c.bytes for c in mine), default=0)
+        latest = LATEST if self._allowed is None or size <= self._allowed else 1
+        old = mine[: max(len(mine) + coming - latest, 0)]
+        return tuple(record for record in old if (record.run, record.epoch) != best)
 
     def remove(self, records: Iterable[StoredCheckpoint]) -> None:
         """Remove the files of checkpoints that the store no longer counts."""

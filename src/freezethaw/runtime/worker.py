@@ -134,6 +134,7 @@ class Worker:
                 decision.to_epoch,
             )
             sitting.run = run
+            run.leaving = self.leaving
             try:
                 self.train(run)
             except BaseException as error:
@@ -192,12 +193,13 @@ class Sitting:
         self._process = os.getpid()
         runs = worker.study.shared.seen().runs  # as of the decision, or of its being taken over
         self._recorded = runs[decision.run - 1].epoch if decision.run <= len(runs) else 0  # epochs in the store
+        self._begun = 0  # the epoch that was loaded
         self._saved = 0  # epoch of the last checkpoint
         self._clock = time.perf_counter()
 
     def begin(self, epoch: int) -> bool:
         """Training continues after this epoch; False where there is nothing to train."""
-        self.epoch = self._saved = epoch
+        self.epoch = self._begun = self._saved = epoch
         if epoch >= self.decision.to_epoch:  # a worker was killed when it had saved, and not told yet
             self._end("told")
         elif self.worker.leaving():
@@ -237,7 +239,7 @@ class Sitting:
         if not math.isfinite(loss):
             self._end("diverged")
             return False
-        if self.worker.leaving():
+        if self.worker.leaving() and not (self.run is not None and self.run.more):
             # first the loss: saving may take longer than whoever wants us gone will wait
             self._write(report)
             self._end("interrupted", save)
@@ -264,7 +266,7 @@ class Sitting:
         """The training function came back."""
         if self.over:
             return
-        if self.epoch > self.decision.from_epoch:
+        if self.epoch > self._begun:
             self.fail(
                 f"the training of run {self.decision.run} returned at epoch {self.epoch}, before the run was "
                 "frozen: loop over run.epochs() until it ends"

@@ -1,0 +1,71 @@
+"""The runtime under fire, and what it costs: real processes of `ft.tune`, killed and asked to leave.
+
+python -m benchmarks.faults.runtime                 all of it; benchmarks/results/faults_runtime.json
+python -m benchmarks.faults.runtime --only kill_parent --share 0.1
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import overhead, storm
+
+RESULTS = Path(__file__).parents[1] / "results" / "faults_runtime.json"
+EVERY = 3  # epochs between checkpoints, in the storms
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.runtime")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full counts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", help="parts; the results of others are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    found: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
+    if given.only and given.output.exists():
+        found = json.loads(given.output.read_text()) | found
+
+    def count(full: int) -> int:
+        return max(1, round(full * given.share))
+
+    terminate, kill = storm.hit_worker(signal.SIGTERM), storm.hit_worker(signal.SIGKILL)
+    plan: dict[str, Callable[[], dict[str, Any]]] = {
+        "kill_parent": lambda: storm.storm(storm.kill_parent, count(30), again=0, seed=given.seed, every=EVERY),
+        "terminate_worker": lambda: storm.storm(terminate, count(50), again=0, seed=given.seed, every=EVERY),
+        "kill_worker": lambda: storm.storm(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
+        "overhead_inline": lambda: _apart(overhead.inline, count(500)),
+        "overhead_process": lambda: overhead.process(count(500)),
+        "two_workers": lambda: overhead.two_workers(count(60)),
+        "large": lambda: _apart(overhead.large, count(1000)),
+    }
+    for name, play in plan.items():
+        if given.only and name not in given.only:
+            continue
+        print(name, flush=True)
+        begin, load = time.perf_counter(), os.getloadavg()[0]
+        result = play()
+        busy = {"load_before": round(load, 1), "share": given.share}
+        found[name] = result | busy | {"seconds_in_all": round(time.perf_counter() - begin, 1)}
+        print(f"  {found[name]}", flush=True)
+        given.output.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+def _apart(measure: Callable[[int], dict[str, Any]], size: int) -> dict[str, Any]:
+    """In a process of its own, which may be patched and whose memory is fresh."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, (size,))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

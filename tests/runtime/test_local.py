@@ -1,0 +1,170 @@
+"""Worker processes: really killed, asked to leave, hung, and given functions of every kind. `make faults` does more."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from benchmarks.faults import storm
+
+import freezethaw as ft
+from freezethaw.runtime import local, shipping
+from freezethaw.runtime.signals import Leaving, on_signals
+from freezethaw.runtime.worker import FAILED
+from freezethaw.store import Store
+from tests.runtime import trainings
+from tests.runtime.trainings import BAD, GOOD, LOG, SPACE
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
+QUICK = {"budget": 24, "every": 3, "replay": False}
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def tuned(train, url, **changes):
+    wanted = {"max_epochs": 3, "budget": 6, "candidates": [GOOD, BAD], "engine": "processes", "policy": "random"}
+    return ft.tune(train, SPACE, store=url, **wanted | changes)
+
+
+def events(url, kind):
+    with Store(url) as store:
+        return [event for event in store.open("study").events() if event.kind == kind]
+
+
+# Storms.
+
+
+def test_kill_9_of_the_parent():
+    found = storm.storm(storm.kill_parent, 2, again=0, seed=5, **QUICK)
+    assert found["shots"] == 2
+
+
+def test_workers_that_are_asked_to_leave_train_nothing_again():
+    found = storm.storm(storm.hit_worker(signal.SIGTERM), 3, again=0, seed=6, **QUICK)
+    assert found["shots"] == 3
+    assert found["replayed"] > 0
+
+
+def test_workers_that_are_killed_lose_little():
+    found = storm.storm(storm.hit_worker(signal.SIGKILL), 3, again=3, seed=7, **QUICK)
+    assert found["shots"] == 3
+
+
+# Trainings that kill or hang their worker.
+
+
+def test_a_run_that_kills_its_workers_has_failed_and_others_go_on(url):
+    result = tuned(trainings.killed_as_by_the_oom_killer, url, budget=9)
+    by_rate = {run.config["rate"]: run for run in result.runs}
+    assert by_rate[0.2].state == "finished"
+    assert (by_rate[0.8].state, by_rate[0.8].losses) == ("failed", (1.0,))
+    [said] = events(url, FAILED)
+    assert "3 workers in turn were killed or crashed after epoch 1" in said.text
+    assert "killed by SIGKILL (out of memory?)" in events(url, "worker died")[0].text
+
+
+def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, monkeypatch):
+    monkeypatch.setenv(LOG, str(tmp_path / "hung"))
+    monkeypatch.setattr(local, "PATIENCE", 1.0)
+
+    def interrupt():
+        while not (tmp_path / "hung").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        tuned(trainings.hang, url, candidates=[GOOD], budget=3)
+    process = int((tmp_path / "hung").read_text())
+    assert not Path(f"/proc/{process}").exists()
+    (tmp_path / "hung").unlink()
+    result = tuned(trainings.descend, url, candidates=[GOOD], budget=3)
+    assert result.runs[0].epoch == 3
+    assert result.runs[0].losses[0] == 1.0, "the loss recorded first stays"
+
+
+# Functions of every kind.
+
+SCRIPT = """
+import freezethaw as ft
+
+def train(run):
+    for epoch in run.epochs():
+        print("trained in", __name__)
+        run.report(run.config["x"] + 1 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+result = ft.tune(lambda run: train(run), ft.Space(x=ft.Float(0, 1)), max_epochs=2, budget=4, workers=2, store="sqlite:///s.db")
+print(result.epochs, result.reason)
+"""
+
+
+def test_a_lambda_and_a_function_of_a_script_without_a_guard(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.stdout.strip() == "4 budget spent: 4 epochs", found.stderr
+    assert any("trained in" in log.read_text() for log in tmp_path.glob("checkpoints/logs/*.log"))
+
+
+def shipped(function):
+    return shipping.receive(io.BytesIO(shipping.parcel(function)))
+
+
+def test_functions_travel_by_name_or_by_value():
+    notebook = {"__name__": "__main__", "offset": 3}
+    exec("def train(x): return x + offset", notebook)
+    step = 10
+    assert shipped(notebook["train"])(1) == 4
+    assert shipped(lambda x: x + step)(1) == 11
+    assert shipped(trainings.descend) is trainings.descend
+    assert shipping.packed(trainings.descend)["by"] == "name"
+
+
+def test_a_function_that_cannot_travel_is_refused_before_anything_is_started(url):
+    lock = threading.Lock()
+    with pytest.raises(ft.StudyError, match=r"cannot be sent to a worker process: .*lock.*lives in this process only"):
+        tuned(lambda run: lock.acquire(), url)
+
+
+def test_a_function_that_does_not_arrive_is_a_clear_message(url, monkeypatch):
+    ghost = type(sys)("ghost")
+    exec("def train(run): pass", ghost.__dict__)
+    monkeypatch.setitem(sys.modules, "ghost", ghost)
+    with pytest.raises(ft.StudyError, match=r"cannot be loaded in a worker process: ModuleNotFoundError.*ghost"):
+        tuned(ghost.train, url)
+
+
+def test_a_training_that_always_fails_ends_the_study_with_its_message(url):
+    with pytest.raises(ft.StudyError, match=r"failed in all of the first 3 runs.*must be a number, not 'text'"):
+        tuned(lambda run: [run.report("text") for _ in run.epochs()], url, candidates=None)
+
+
+# Signals.
+
+
+def test_a_forked_helper_of_a_training_can_be_terminated():
+    leaving = Leaving()
+    with on_signals(leaving):
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(30)
+            os._exit(0)
+        time.sleep(0.2)
+        os.kill(helper, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1]) == -signal.SIGTERM
+        assert not leaving()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.01)
+        assert leaving()
+        assert leaving.why == "SIGUSR1"

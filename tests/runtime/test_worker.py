@@ -1,0 +1,333 @@
+"""The worker loop, in this process: what it does with trainings that do as they please, and when it must leave."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import freezethaw as ft
+from freezethaw.errors import CheckpointError
+from freezethaw.runtime.keeper import CheckpointKeeper
+from freezethaw.runtime.worker import DEADLY, FAILED, TAKEN, Habits, Worker
+from freezethaw.store import Report, Store, Watcher
+from freezethaw.study import Study
+from tests.runtime.trainings import BAD, GOOD, SPACE, descend
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a training here forks
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def tuned(train, url, tmp_path, **changes):
+    wanted = {"max_epochs": 3, "budget": 6, "candidates": [GOOD, BAD, {"rate": 0.1}], "policy": "random"} | changes
+    return ft.tune(train, SPACE, store=url, checkpoints=ft.Checkpoints(tmp_path / "kept"), **wanted)
+
+
+def events(url, kind):
+    with Store(url) as store:
+        return [event for event in store.open("study").events() if event.kind == kind]
+
+
+def spoilt(how):
+    """A training that is good but for high rates."""
+
+    def train(run):
+        if run.config["rate"] > 0.5:
+            return how(run)
+        return descend(run)
+
+    return train
+
+
+def _raises(run):
+    raise RuntimeError("out of luck")
+
+
+def _leaves(run):
+    raise SystemExit(7)
+
+
+def _eats(run):
+    raise MemoryError("all of it")
+
+
+def _silent(run):
+    return None
+
+
+def _stops(run):
+    for _ in run.epochs():
+        run.report(1.0)
+        return "done"
+    return None
+
+
+def _reports(value):
+    def train(run):
+        for _ in run.epochs():
+            run.report(value)
+
+    return train
+
+
+def _skips(run):
+    for _ in run.epochs():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "outcome", "message"),
+    [
+        (_raises, "failed", "failed", "RuntimeError: out of luck"),
+        (_leaves, "failed", "failed", "ended its process: exit\\(7\\)"),
+        (_eats, "failed", "out_of_memory", "ran out of memory: all of it"),
+        (_silent, "failed", "failed", "returned without reporting a loss"),
+        (_stops, "failed", "failed", "returned at epoch 1, before the run was frozen"),
+        (_skips, "failed", "failed", "epoch 1 of run . ended without run.report"),
+        (_reports("0.5"), "failed", "failed", "the loss of run . at epoch 1 must be a number, not '0.5'"),
+        (_reports(None), "failed", "failed", "must be a number, not None"),
+        (_reports([1.0, 2.0]), "failed", "failed", "must be a number, not \\[1.0, 2.0\\]"),
+        (_reports(float("nan")), "diverged", "", None),
+        (_reports(np.float32("inf")), "diverged", "", None),
+    ],
+)
+def test_what_a_training_does_is_said_and_other_runs_go_on(url, tmp_path, how, state, outcome, message):
+    result = tuned(spoilt(how), url, tmp_path, max_epochs=2, budget=50)
+    assert result.reason.startswith("space exhausted") or "nothing" in result.reason
+    by_rate = {run.config["rate"]: run for run in result.runs}
+    assert (by_rate[0.8].state, by_rate[0.8].outcome) == (state, outcome)
+    assert by_rate[0.2].state == by_rate[0.1].state == "finished"
+    said = events(url, FAILED)
+    if message is None:
+        assert said == []
+    else:
+        [event] = said
+        assert re.search(message, event.text), event.text
+        assert event.run == by_rate[0.8].number
+        if how is _raises:
+            assert 'raise RuntimeError("out of luck")' in event.details["traceback"]
+
+
+def test_numbers_of_libraries_are_numbers(url, tmp_path):
+    def train(run):
+        for _ in run.epochs():
+            run.report(np.float32(0.5), accuracy=np.float32(0.25), count=np.int64(3), note="fine", flag=True)
+
+    result = tuned(train, url, tmp_path, max_epochs=1, budget=1)
+    assert result.runs[0].losses == (0.5,)
+    with Store(url) as store:
+        assert store.open("study").metrics(1) == ({"accuracy": 0.25, "count": 3.0, "note": "fine", "flag": True},)
+
+
+def test_a_metric_that_cannot_be_kept_is_named(url, tmp_path):
+    with pytest.raises(ft.StudyError, match="picture of run 3 must be a number"):
+        tuned(lambda run: [run.report(1.0, picture=object()) for _ in run.epochs()], url, tmp_path)
+
+
+def test_a_forked_child_neither_reports_nor_comes_back(url, tmp_path):
+    seen = tmp_path / "seen"
+
+    def train(run):
+        for epoch in run.epochs():
+            child = os.fork()
+            if child == 0:
+                if epoch == 1:
+                    return  # as if it were a worker too
+                try:
+                    run.report(99.0)
+                except ft.FreezeThawError as error:
+                    seen.write_text(str(error))
+                return
+            os.waitpid(child, 0)
+            run.report(1.0 / epoch)
+
+    result = tuned(train, url, tmp_path, max_epochs=2, budget=2, candidates=[GOOD])
+    assert result.runs[0].losses == (1.0, 0.5)
+    assert "reported by a forked process" in seen.read_text()
+
+
+class Bench:
+    """A study, a keeper and a worker, by hand."""
+
+    def __init__(self, url, folder, train=descend, leaving=lambda: False, every=10, **study):
+        wanted = {"max_epochs": 5, "candidates": [GOOD, BAD], "policy": "random", "budget": 10} | study
+        self.study = Study(SPACE, store=url, **wanted)
+        self.keeper = CheckpointKeeper(self.study.shared.stored, folder)
+        self.worker = Worker(self.study, train, self.keeper, Habits(every), leaving)
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    file = tmp_path / "log.txt"
+    file.touch()
+    monkeypatch.setenv("FREEZETHAW_TEST_LOG", str(file))
+    return lambda: [tuple(map(int, line.split())) for line in file.read_text().splitlines()]
+
+
+def test_asked_to_leave_it_saves_and_no_recorded_epoch_is_trained_again(url, tmp_path, log):
+    for stop in range(1, 11):
+        bench = Bench(url, tmp_path / "kept", leaving=lambda stop=stop: len(log()) >= stop)
+        bench.worker.work()
+        assert bench.study.pending == ()
+        bench.study.close()
+    bench = Bench(url, tmp_path / "kept")
+    assert bench.worker.work() == "budget spent: 10 epochs"
+    assert len(log()) == len(set(log())) == 10
+
+
+def test_a_decision_that_was_saved_to_its_end_is_closed_and_not_trained_on(url, tmp_path, log):
+    bench = Bench(url, tmp_path / "kept")
+    decision = bench.study.ask()
+    lease = bench.study.shared.lease(decision)
+    stored = bench.study.shared.stored
+    losses = tuple(0.9**epoch for epoch in range(1, decision.to_epoch + 1))
+    stored.record(lease, Report(1, losses))
+    saved = bench.keeper.save(lease, decision.to_epoch, lambda folder: (folder / "weight").write_text("0.9"))
+    stored.record(lease, checkpoint=saved)
+    stored.release(lease)
+    bench.study.close()
+    other = Bench(url, tmp_path / "kept")
+    assert other.study.take_over() == decision
+    other.worker.carry_out(decision)
+    assert log() == []
+    assert other.study.runs[0].losses == losses
+    assert other.study.pending == ()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_run_that_another_worker_took_over_is_left_to_it(url, tmp_path, closed):
+    taken = []
+
+    def train(run):
+        for epoch in run.epochs():
+            if not taken:
+                with Store(url) as store:
+                    thief, watcher = store.open("study"), Watcher(0.0)
+                    thief.take_over(watcher)  # it has seen the heart stand still, for as long as it waits
+                    taken.append(thief.take_over(watcher))
+                    if closed:
+                        thief.record(taken[0].lease, close="interrupted")
+            run.report(1.0 / epoch)
+
+    bench = Bench(url, tmp_path / "kept", train)
+    bench.worker.carry_out(bench.study.ask())
+    assert taken[0] is not None
+    assert bench.study.runs[0].losses == ()
+    assert bench.study.runs[0].state == ("frozen" if closed else "pending")
+    assert events(url, FAILED) == []
+
+
+def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def train(run):
+        for _ in run.epochs():
+            run.report(1.0, save=full)
+
+    with pytest.raises(CheckpointError, match=r"could not be saved: .*No space left"):
+        tuned(train, url, tmp_path, max_epochs=5, budget=10)
+    with Store(url) as store:
+        study = store.open("study")
+        assert [run.state for run in study.load().runs] == ["pending"]
+        assert study.take_over(Watcher()) is not None, "nobody could go on with it at once"
+
+
+def test_a_run_in_which_workers_die_again_and_again_has_failed(url, tmp_path):
+    """As `take_over` sees it: the real thing, with SIGKILL, is in test_local."""
+    bench = Bench(url, tmp_path / "kept")
+    bench.study.ask()
+    with Store(url) as store:
+        thief = store.open("study")
+        for _ in range(DEADLY - 1):
+            watcher = Watcher(0.0)
+            thief.take_over(watcher)
+            assert thief.take_over(watcher) is not None
+            thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0)
+    bench.study.close()
+    other = Bench(url, tmp_path / "kept")
+    other.study.shared._watcher = Watcher(0.0)
+    assert other.study.shared._watcher.may_take("x", other.study.shared.stored.leases()[0]) is False
+    other.study.take_over()
+    assert other.worker._next() is None
+    assert other.study.runs[0].state == "failed"
+    assert f"{DEADLY} workers in turn were killed or crashed after epoch 0" in events(url, FAILED)[0].text
+
+
+# Checkpoints.
+
+
+def fat(log):
+    """A training whose checkpoints are large, and which tells what it trained."""
+
+    def train(run):
+        weight = float((run.checkpoint / "weight").read_text()) if run.checkpoint else 1.0
+        for epoch in run.epochs():
+            weight *= 1 - 0.5 * run.config["rate"]
+            log.append((run.number, epoch))
+
+            def save(folder: Path, weight=weight):
+                (folder / "weight").write_text(repr(weight))
+                (folder / "bulk").write_bytes(b"\0" * 10_000)
+
+            run.report(weight + 0.1 * run.config["rate"] ** 2, save=save)
+
+    return train
+
+
+def test_evicted_runs_are_trained_again_and_their_first_losses_stay(url, tmp_path):
+    log = []
+    budget, kept, room = 30, tmp_path / "kept", 45_000
+    result = ft.tune(
+        fat(log), SPACE, 6, budget, store=url, seed=2, checkpoints=ft.Checkpoints(kept, gb=room / 1e9, every=2)
+    )
+    assert result.epochs == budget
+    evicted = events(url, "checkpoint evicted")
+    assert evicted
+    assert len(log) >= budget
+    assert events(url, "loss differs") == []
+    with Store(url) as store:
+        there = store.open("study").checkpoints()
+        assert sum(c.bytes for c in there) <= room
+    for run in result.runs:
+        weight, expected = 1.0, []
+        for _ in run.losses:
+            weight *= 1 - 0.5 * run.config["rate"]
+            expected.append(weight + 0.1 * run.config["rate"] ** 2)
+        assert list(run.losses) == expected
+    assert result.best.checkpoint.is_dir()
+    weight = float((result.best.checkpoint / "weight").read_text())
+    epoch = int(result.best.checkpoint.name.split("-")[1])
+    assert weight + 0.1 * result.best.config["rate"] ** 2 == result.runs[result.best.run - 1].losses[epoch - 1]
+
+
+def test_thawing_an_evicted_run_begins_at_its_start(url, tmp_path):
+    log = []
+    bench = Bench(url, tmp_path / "kept", fat(log), candidates=None, budget=None, max_epochs=9)
+    bench.worker.carry_out(bench.study.ask())
+    [run] = bench.study.runs
+    gone = [c.number for c in bench.study.shared.stored.checkpoints()]
+    bench.keeper.remove(bench.study.shared.stored.drop_checkpoints(gone, "evicted"))
+    bench.study.thaw(run.number, run.epoch + 1)
+    del log[:]
+    bench.worker.carry_out(bench.study.ask())
+    assert log[: run.epoch + 1] == [(1, epoch) for epoch in range(1, run.epoch + 2)]
+    assert bench.study.runs[0].losses[: run.epoch] == run.losses
+
+
+def test_the_best_epoch_is_saved_even_if_it_is_the_first(url, tmp_path):
+    def rising(run):
+        for epoch in run.epochs():
+            run.report(float(epoch), save=lambda folder, epoch=epoch: (folder / "epoch").write_text(str(epoch)))
+
+    bench = Bench(url, tmp_path / "kept", rising, candidates=[GOOD], budget=4)
+    bench.worker.work()
+    assert (1, 1) in {(c.run, c.epoch) for c in bench.study.shared.stored.checkpoints()}

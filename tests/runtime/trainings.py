@@ -1,0 +1,42 @@
+"""Trainings, good and bad, that worker processes import by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import freezethaw as ft
+
+SPACE = ft.Space(rate=ft.Float(0.0, 1.0))
+GOOD, BAD = {"rate": 0.2}, {"rate": 0.8}
+LOG = "FREEZETHAW_TEST_LOG"
+
+
+def descend(run):
+    """A good one: it falls from 1 by the rate, and writes down what it trained."""
+    weight = float((run.checkpoint / "weight").read_text()) if run.checkpoint else 1.0
+    for epoch in run.epochs():
+        weight *= 1 - 0.5 * run.config["rate"]
+        if LOG in os.environ:
+            with Path(os.environ[LOG]).open("a") as log:
+                log.write(f"{run.number} {epoch}\n")
+        run.report(weight, save=lambda folder, weight=weight: (folder / "weight").write_text(repr(weight)))
+
+
+def killed_as_by_the_oom_killer(run):
+    """Killed in its second epoch where the rate is high."""
+    for epoch in run.epochs():
+        if epoch == 2 and run.config["rate"] > 0.5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+
+def hang(run):
+    """It never comes back from its second epoch."""
+    for epoch in run.epochs():
+        if epoch == 2:
+            Path(os.environ[LOG]).write_text(str(os.getpid()))
+            time.sleep(1000)
+        run.report(1.0 / epoch, save=lambda folder: (folder / "weight").write_text("1.0"))
