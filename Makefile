@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types layers check bench forecast latency regret rivals store faults figures clean
+.PHONY: help demo test lint types layers check bench forecast latency regret rivals store faults fire figures clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,11 +70,13 @@ rivals: $(RIVALS_VENV)/.ready  ## play the rivals of the regret benchmark anew; 
 store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against the bare driver
 	$(BIN)/python -m benchmarks.store $(ARGS)
 
-faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts; a real tune under fire
+faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts
 	$(BIN)/python -m benchmarks.faults $(ARGS)
+
+fire: $(VENV)/.dev  ## benchmark: a real tune with its processes killed, and what the runtime costs
 	$(BIN)/python -m benchmarks.faults.runtime $(ARGS)
 
-bench: forecast latency regret store faults  ## all benchmarks; with RIVALS=1 rivals too
+bench: forecast latency regret store faults fire  ## all benchmarks; with RIVALS=1 rivals too
 
 figures: $(VENV)/.dev  ## redraw the pictures of the docs
 	$(BIN)/python -m docs.draw

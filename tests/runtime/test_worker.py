@@ -251,13 +251,13 @@ def test_a_run_in_which_workers_die_again_and_again_has_failed(url, tmp_path):
             watcher = Watcher(0.0)
             thief.take_over(watcher)
             assert thief.take_over(watcher) is not None
-            thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0)
+            thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0, {"saved": 0})
     bench.study.close()
     other = Bench(url, tmp_path / "kept")
     other.study.shared._watcher = Watcher(0.0)
     assert other.study.shared._watcher.may_take("x", other.study.shared.stored.leases()[0]) is False
     other.study.take_over()
-    assert other.worker._next() is None
+    assert other.worker._next() == (None, True)
     assert other.study.runs[0].state == "failed"
     assert f"{DEADLY} workers in turn were killed or crashed after epoch 0" in events(url, FAILED)[0].text
 

@@ -78,7 +78,7 @@ class Worker:
         """Until the study is finished, or `leaving` says so; returns why it ended."""
         while not self.leaving():
             try:
-                decision = self._next()
+                decision, inherited = self._next()
             except StudyFinished as end:
                 self.study.shared.stored.add_event(FINISHED, end.reason)
                 return end.reason
@@ -86,39 +86,46 @@ class Worker:
                 time.sleep(PAUSE)
                 continue
             if decision is not None:
-                self.carry_out(decision)
+                self.carry_out(decision, careful=inherited)
                 self._check_hope()
         return "left: the study can be continued"
 
-    def _next(self) -> Decision | None:
-        """What another worker left behind, or a new decision; None where nobody should go on with what was left."""
+    def _next(self) -> tuple[Decision | None, bool]:
+        """What a dead worker left (True), or a new decision; None where nobody should go on with what was left."""
         decision = self.study.take_over()
         if decision is None:
-            return self.study.ask()
+            return self.study.ask(), False
         epoch, deaths = self._deaths(decision)
         if deaths < DEADLY:
-            return decision
+            return decision, deaths > 0
         text = (
             f"run {decision.run}: {deaths} workers in turn were killed or crashed after epoch {epoch}: out of memory, "
             "or a fault in a library"
         )
         with contextlib.suppress(LeaseLost):
             Sitting(self, decision).fail(text)
-        return None
+        return None, True
 
     def _deaths(self, decision: Decision) -> tuple[int, int]:
-        """Epochs recorded of a run that was taken over, and how many workers have died there, one after the other."""
+        """Epochs recorded of a run that was taken over, and how many workers have died there, one after the other.
+
+        They died at the same place if not even a checkpoint was saved between: who inherits a run saves every epoch
+        that has to be trained again.
+        """
         shared = self.study.shared
-        run, token = decision.run, shared.lease(decision).token
-        epoch = shared.facts().run(run).epoch
+        known, run, token = shared.snapshot(), decision.run, shared.lease(decision).token
+        epoch = known.runs[run - 1].epoch
+        saved = max((c.epoch for c in known.checkpoints if c.run == run), default=0)
         if not any(e.run == run and e.details.get("token") == token for e in shared.events("lease taken over")):
             return epoch, 0  # it was given back
-        shared.stored.add_event(TAKEN, f"run {run} is taken over after epoch {epoch}", run, epoch)
-        return epoch, sum((e.run, e.epoch) == (run, epoch) for e in shared.events(TAKEN))
+        text = f"run {run} is taken over after epoch {epoch}; its last checkpoint is of epoch {saved}"
+        shared.stored.add_event(TAKEN, text, run, epoch, {"saved": saved})
+        taken = [(e.run, e.epoch, e.details.get("saved")) for e in shared.events(TAKEN)]
+        return epoch, taken.count((run, epoch, saved))
 
-    def carry_out(self, decision: Decision) -> None:
-        """Train one run until it is frozen, ends or is lost."""
-        sitting, process = Sitting(self, decision), os.getpid()
+    def carry_out(self, decision: Decision, careful: bool = False) -> None:
+        """Train one run until it is frozen, ends or is lost. `careful`: save every epoch that is trained again."""
+        sitting, process = Sitting(self, decision, careful), os.getpid()
         lease = self.study.shared.lease(decision)
         with self.keeper.load(lease) as loaded, sitting.unless_lost():
             if not sitting.begin(0 if loaded is None else loaded.epoch):
@@ -185,8 +192,8 @@ class Worker:
 class Sitting:
     """One run in the hands of a worker, from start or thaw until it is frozen, ends or is lost."""
 
-    def __init__(self, worker: Worker, decision: Decision) -> None:
-        self.worker, self.decision = worker, decision
+    def __init__(self, worker: Worker, decision: Decision, careful: bool = False) -> None:
+        self.worker, self.decision, self.careful = worker, decision, careful
         self.run: TrainingRun | None = None
         self.epoch = 0
         self.over = False
@@ -245,6 +252,7 @@ class Sitting:
             self._end("interrupted", save)
             return False
         due = self._is_best(loss) or epoch - self._saved >= self.worker.habits.every
+        due = due or (self.careful and epoch <= self._recorded)
         self._write(report, save if due and epoch < self.decision.to_epoch else None)
         self.worker.note((self.worker.sign * loss, self.decision.run, epoch))
         if self.worker.watch is not None:

@@ -284,9 +284,9 @@ class Study:
         with self._shared.deciding(fulfilled=decision) as turn:
             try:
                 chosen, belief = self._decider.decide(turn.facts, turn.belief)
-            except (StudyFinished, AllPending):
+                return turn.commit(chosen, belief) if chosen.run == decision.run else None
+            except (StudyFinished, AllPending, LeaseLost):  # lost while it decided, as in `ask`
                 return None
-            return turn.commit(chosen, belief) if chosen.run == decision.run else None
 
     @property
     def shared(self) -> SharedLedger:
