@@ -26,6 +26,7 @@ from freezethaw.trainers.protocol import TrainingRun
 
 SPACE = ft.Space(rate=ft.Float(0.02, 0.9, log=True), floor=ft.Float(0.0, 1.0))
 OUT = "FREEZETHAW_OVERHEAD"  # environment: a file for the figures of a worker
+TIMES = "FREEZETHAW_TIMES"  # environment: a file for the moments at which epochs ended
 EPOCH = 0.001
 CPU = 0.5  # seconds of an epoch that keeps a core busy
 
@@ -104,12 +105,12 @@ def process(epochs: int = 500) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _writing_to(file: Path) -> Iterator[Path]:
-    os.environ[OUT] = str(file)
+def _writing_to(file: Path, name: str = OUT) -> Iterator[Path]:
+    os.environ[name] = str(file)
     try:
         yield file
     finally:
-        del os.environ[OUT]
+        del os.environ[name]
 
 
 def _broken_down(out: Path) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def busy(run: TrainingRun) -> None:
     for epoch in run.epochs():
         burn(CPU)
         weight *= 1.0 - run.config["rate"]
-        with Path(os.environ[OUT]).open("a") as log:
+        with Path(os.environ[TIMES]).open("a") as log:
             log.write(f"{time.monotonic()} {run.number} {epoch}\n")
         run.report(run.config["floor"] + weight, save=partial(_save, weight))
 
@@ -144,7 +145,7 @@ def two_workers(epochs: int = 60) -> dict[str, Any]:
     """Epochs per hour with one worker process and with two; and of bare busy loops, the most that is to be had."""
     rates = {}
     for workers in (1, 2):
-        with tempfile.TemporaryDirectory() as folder, _writing_to(Path(folder) / "out.txt") as out:
+        with tempfile.TemporaryDirectory() as folder, _writing_to(Path(folder) / "out.txt", TIMES) as out:
             store = f"sqlite:///{folder}/study.db"
             ft.tune(busy, SPACE, max_epochs=20, budget=epochs, store=store, workers=workers, engine="processes")
             times = sorted(float(line.split()[0]) for line in out.read_text().splitlines())
