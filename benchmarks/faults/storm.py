@@ -53,14 +53,22 @@ class Target:
         return self.process
 
     def workers(self) -> list[int]:
-        """Worker processes that have trained something."""
+        """Worker processes that have had a loss acknowledged.
+
+        Before that they are left alone: three deaths in turn, with no epoch and no checkpoint between, are the run's
+        own fault to the runtime, and so they would be here.
+        """
         if self.process is None or self.process.poll() is not None:
             return []
         with contextlib.suppress(OSError):
             pid = self.process.pid
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            return [int(child) for child in children if (self.folder / f"{child}.log").exists()]
+            return [int(child) for child in children if "recorded" in self._log(child)]
         return []
+
+    def _log(self, process: str) -> str:
+        file = self.folder / f"{process}.log"
+        return file.read_text() if file.exists() else ""
 
     def decisions(self) -> int:
         """How many were taken so far."""
@@ -143,7 +151,7 @@ def kill_parent(study: Target, rng: random.Random) -> bool:
 
 
 def hit_worker(number: signal.Signals) -> Shoot:
-    """Send a signal to a worker that has trained something."""
+    """Send a signal to a worker at any moment of its work."""
 
     def shoot(study: Target, rng: random.Random) -> bool:
         time.sleep(rng.uniform(0.1, 1.5))
@@ -168,7 +176,8 @@ def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
         for run in runs:
             expected = tuning.curve(run.config, opened.training_seed(run.number), run.epoch)
             _require(run.losses == expected, f"run {run.number} is not what it would be uninterrupted")
-            _require(run.state in ("frozen", "finished"), f"run {run.number} is {run.state} ({run.outcome})")
+            said = [event.text for event in events if event.run == run.number]
+            _require(run.state in ("frozen", "finished"), f"run {run.number} is {run.state}: {said}")
         _require(opened.pending == (), f"decisions are pending still: {opened.pending}")
     finally:
         opened.close()

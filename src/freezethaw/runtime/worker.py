@@ -252,8 +252,8 @@ class Sitting:
             self._end("interrupted", save)
             return False
         due = self._is_best(loss) or epoch - self._saved >= self.worker.habits.every
-        due = due or (self.careful and epoch <= self._recorded)
-        self._write(report, save if due and epoch < self.decision.to_epoch else None)
+        again = self.careful and epoch <= self._recorded
+        self._write(report, save if again or (due and epoch < self.decision.to_epoch) else None)
         self.worker.note((self.worker.sign * loss, self.decision.run, epoch))
         if self.worker.watch is not None:
             self.worker.watch(self.decision, epoch, loss)
