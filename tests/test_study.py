@@ -291,3 +291,13 @@ def test_where_going_back_and_forth_is_dear_fewer_decisions_grant_more():
 def test_prices_that_make_no_sense_are_refused():
     with pytest.raises(ft.StudyError, match="save must be a number of seconds"):
         ft.Prices(save=-1.0)
+
+
+def test_the_first_belief_of_many_runs_begins_with_some_and_knows_all(monkeypatch):
+    monkeypatch.setattr(insight, "FIRST_RUNS", 8)
+    study = ft.Study(SPACE, max_epochs=10, seed=0)
+    for i in range(15):
+        config = SPACE.sample(np.random.default_rng(i))
+        study.add_run(config, [loss_of(config, e) for e in range(1, 6)])
+    assert study.ask().kind == "start"
+    assert set(study.p_min()) == set(range(1, 16))

@@ -18,6 +18,7 @@ from freezethaw.study.facts import Facts
 Array = NDArray[np.float64]
 
 MOST_RUNS = 600  # beyond this the model keeps the runs that matter
+FIRST_RUNS = 100  # a belief of many runs at once begins with so many of them, and is carried on to all
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Insight:
             return None
         asked = (facts.max_epochs, belief, tuple((run.number, run.epoch) for run in observed))
         if self._view is None or asked != self._asked:
-            kept = observed if len(observed) <= MOST_RUNS else self._select(observed)
+            kept = observed if len(observed) <= MOST_RUNS else self._select(observed, MOST_RUNS)
+            if belief is None and len(kept) > FIRST_RUNS:
+                belief, _ = self._think(self.observations(self._select(kept, FIRST_RUNS), facts.max_epochs), None, rng)
             after, forecaster = self._think(self.observations(kept, facts.max_epochs), belief, rng)
             places = {run.number: place for place, run in enumerate(kept)}
             self._view = View(forecaster, after, places, len(observed) - len(kept))
@@ -90,8 +93,8 @@ class Insight:
             self._expected[d.number] = view.forecaster.expected(who, ahead)
         return who, self._expected[d.number]
 
-    def _select(self, runs: Sequence[Run]) -> list[Run]:
-        return select(runs, self.catalogue.features(runs), -1.0 if self.maximize else 1.0, MOST_RUNS)
+    def _select(self, runs: Sequence[Run], count: int) -> list[Run]:
+        return select(runs, self.catalogue.features(runs), -1.0 if self.maximize else 1.0, count)
 
     def observations(self, runs: Sequence[Run], max_epochs: int) -> Observations:
         """Runs as the model takes them."""
