@@ -5,8 +5,6 @@ import os
 import pytest
 from benchmarks import servers
 
-pytest.register_assert_rewrite("tests.store.contract", "tests.store.helpers")
-
 
 @pytest.fixture(scope="session")
 def postgresql_server():
