@@ -99,7 +99,7 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     FOLDER.mkdir()
     store = f"sqlite:///{FOLDER}/study.db"
     console.print(
-        f"Tuning {len(SPACE)} hyperparameters of a small network on digits: {epochs} epochs in all, {workers} workers.\n"
+        f"Tuning {len(SPACE)} hyperparameters of a small network on digits: {epochs} epochs, {workers} workers.\n"
     )
     result = ft.tune(
         train,

@@ -92,8 +92,9 @@ def test_the_code_of_the_readme_runs():
 
 def test_the_demo_runs(tmp_path):
     pytest.importorskip("sklearn")
+    demo = str(ROOT / "examples/digits.py")
     found = subprocess.run(
-        [sys.executable, "-c", f"import runpy; runpy.run_path({str(ROOT / 'examples/digits.py')!r})['main'](epochs=60)"],
+        [sys.executable, "-c", f"import runpy; runpy.run_path({demo!r})['main'](epochs=60)"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
