@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from benchmarks import servers
 from hypothesis import settings
 
 # asserts in helpers explain themselves too; said here, before any test module imports them
@@ -10,3 +13,12 @@ pytest.register_assert_rewrite("tests.store.contract", "tests.store.helpers")
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    """A real server. In CI a missing one is a failure; on a laptop its tests are skipped."""
+    if servers.binaries() is None and not os.environ.get("FREEZETHAW_CI"):
+        pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql")
+    with servers.postgresql(fsync=False) as url:
+        yield url

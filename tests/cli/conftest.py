@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from benchmarks import servers
 from typer.testing import CliRunner
 
 import freezethaw as ft
@@ -120,12 +119,3 @@ def training(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     (tmp_path / "space.toml").write_text(SPACE_FILE)
     return tmp_path
-
-
-@pytest.fixture(scope="session")
-def postgresql_server():
-    """A real server. In CI a missing one is a failure; on a laptop its tests are skipped."""
-    if servers.binaries() is None and not os.environ.get("FREEZETHAW_CI"):
-        pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql")
-    with servers.postgresql(fsync=False) as url:
-        yield url
