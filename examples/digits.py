@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +125,9 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     console.print(f"the default configuration, trained to the end: {min(losses):.4f}")
     full = MAX_EPOCHS * len(result.runs)
     console.print(f"{result.epochs} epochs over {len(result.runs)} runs; training all to the end would cost {full}.")
+    command = f"{os.path.relpath(sys.executable)} -m freezethaw"
     where = f"--store {store} --name digits"
-    console.print(f"\nnext:  freezethaw status {where}\n       freezethaw explain {result.epochs // 2} {where}")
+    console.print(f"\nnext:  {command} status {where}\n       {command} explain {result.epochs // 2} {where}")
     console.print("       read examples/digits.py, it is yours to change; `make test` runs the test suite")
     return result
 
