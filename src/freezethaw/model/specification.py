@@ -223,7 +223,7 @@ def drift(dimensions: int, horizon: float) -> Specification:
         basis=("level", "drop", "drift"),
         residual=("smooth",),
         priors={
-            # over 46 tables of four kinds, first and last losses of all runs vary by about one model unit
+            # on 37 tables of four kinds looked at together, first and last losses vary by about one model unit
             "level.variance": scale(0.9, 0.4),
             "drop.variance": scale(0.8, 0.5),
             "drift.variance": scale(0.2, 0.7),
