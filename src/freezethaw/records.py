@@ -139,6 +139,15 @@ class Checkpoints:
     folder: Path | str | None = None  # None: a temporary folder that goes with the process
     gb: float | None = None
     every: int | None = None
+    in_memory: int = 2  # objects of frozen runs that a worker keeps, where the training is a class; 0: none
+
+    def __post_init__(self) -> None:
+        for name in ("gb", "every"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise StudyError(f"Checkpoints: {name} must be a positive number or None, not {value!r}")
+        if not isinstance(self.in_memory, int) or isinstance(self.in_memory, bool) or self.in_memory < 0:
+            raise StudyError(f"Checkpoints: in_memory must be a whole number that is not negative: {self.in_memory!r}")
 
 
 @dataclass(frozen=True)

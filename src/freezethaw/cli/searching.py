@@ -115,6 +115,9 @@ def run(
     checkpoints: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where checkpoints are kept.")] = None,
     gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints.")] = None,
     every: Annotated[int | None, typer.Option(min=1, help="Epochs between checkpoints of a run in hand.")] = None,
+    in_memory: Annotated[
+        int | None, typer.Option(min=0, help="Frozen runs that stay in memory, where a class is trained.")
+    ] = None,
     finish_best: Annotated[
         bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the winner to the end.")
     ] = None,
@@ -140,7 +143,7 @@ def run(
     if "max_epochs" not in entries:
         raise typer.BadParameter("how long is a training? --max-epochs says the last epoch of a run")
     limits = _budget(entries.get("budget"), budget, hours, target, worthwhile)
-    kept = _checkpoints(entries.get("checkpoints"), checkpoints, gb, every)
+    kept = _checkpoints(entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory)
     study = str(entries.get("name", "study"))
     url = str(entries.get("store", f"sqlite:///{_file_name(study)}.db"))
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the training prints is no JSON
@@ -190,11 +193,10 @@ def _budget(
     return Budget(**fields)
 
 
-def _checkpoints(told: Any, folder: str | None, gb: float | None, every: int | None) -> Checkpoints:
+def _checkpoints(told: Any, **given: Any) -> Checkpoints:
     from freezethaw.records import Checkpoints
 
     fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"folder": told}
-    given = {"folder": folder, "gb": gb, "every": every}
     fields |= {key: value for key, value in given.items() if value is not None}
     unknown = [key for key in fields if key not in given]
     if unknown:

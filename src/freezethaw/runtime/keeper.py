@@ -76,6 +76,10 @@ class CheckpointKeeper:
             finally:
                 self._open.remove(name)
 
+    def newest(self, run: int) -> StoredCheckpoint | None:
+        """The record of the newest checkpoint of a run."""
+        return max(self._study.checkpoints(run), key=lambda r: (r.epoch, r.number), default=None)
+
     def replaced(self, run: int, best: tuple[int, int] | None = None, coming: int = 1) -> tuple[StoredCheckpoint, ...]:
         """Checkpoints of the run that may go once `coming` more are there; where room is short, all but the last."""
         everything = self._study.checkpoints()

@@ -110,6 +110,7 @@ class LocalEngine:
         command += ["--folder", p.folder]
         command += [] if c.gb is None else ["--gb", str(c.gb)]
         command += [] if c.every is None else ["--every", str(c.every)]
+        command += ["--in-memory", str(c.in_memory)]
         environment = os.environ | {STORE: p.store}  # not among the arguments, which all users of the machine can see
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[(number - 1) % len(self._gpus)]
@@ -194,6 +195,7 @@ def worker_main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--gb", type=float, help="disk budget of the checkpoints")
     parser.add_argument("--every", type=int, help="epochs between checkpoints of a run that is not frozen")
+    parser.add_argument("--in-memory", type=int, default=2, help="frozen runs that stay in memory")
     parser.add_argument("--pipe", action="store_true", help="read the training function from standard input")
     args = parser.parse_args(arguments)
     if args.pipe == bool(args.train):
@@ -218,7 +220,7 @@ def _work(args: argparse.Namespace, leaving: Leaving) -> int:
         from freezethaw.trainers.importing import named
 
         train = named(args.train)
-    checkpoints = Checkpoints(args.folder, args.gb, args.every)
+    checkpoints = Checkpoints(args.folder, args.gb, args.every, args.in_memory)
     study = Study.open(args.store, args.name)
     try:
         keeper = CheckpointKeeper(study.shared.stored, args.folder, args.gb)

@@ -1,8 +1,4 @@
-"""The worker: carries out decisions of a study in a store, one run at a time, until the study ends or it must leave.
-
-Every loss is recorded as soon as it is reported. A run is saved before it is frozen or given back, at each new best
-loss of the study, and every so many epochs; while decisions continue the run in hand nothing is saved or loaded.
-"""
+"""The worker: carries out decisions of a study in a store, one run at a time, until the study ends or it must leave."""
 
 from __future__ import annotations
 
@@ -10,35 +6,24 @@ import contextlib
 import math
 import os
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from freezethaw.errors import (
-    AllPending,
-    CheckpointError,
-    Diverged,
-    LeaseLost,
-    OutOfMemory,
-    Preempted,
-    StoreError,
-    StudyError,
-    StudyFinished,
-    TellError,
-    TrainingError,
-)
+from freezethaw.errors import AllPending, LeaseLost, StudyError, StudyFinished
 from freezethaw.records import Checkpoints, Decision
 from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Closing, NewCheckpoint, Report, Snapshot, StoredCheckpoint
+from freezethaw.runtime.memory import Memory
+from freezethaw.runtime.sitting import FAILED, Sitting
+from freezethaw.store import Lease, Snapshot
 from freezethaw.study import Study
-from freezethaw.trainers.protocol import Save, TrainingRun
+from freezethaw.trainers.protocol import TrainingRun
 
 Train = Callable[[TrainingRun], object]
 Watch = Callable[[Decision, int, float], object]  # called with each loss: decision, epoch, loss
 Mark = tuple[float, int, int]  # a loss (times the sign), its run and epoch
 
 FINISHED = "study finished"  # events of this kind say why
-FAILED = "run failed"
 TAKEN = "run taken over"
 PAUSE = 0.2  # seconds before asking again where everything is under way
 HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
@@ -50,11 +35,22 @@ class Habits:
     """How a worker works."""
 
     every: int = 10  # epochs between checkpoints of a run that is not frozen
+    in_memory: int = 2  # frozen runs that stay in memory
 
     @classmethod
     def of(cls, checkpoints: Checkpoints) -> Habits:
         """From what the user said of checkpoints."""
-        return cls() if checkpoints.every is None else cls(every=checkpoints.every)
+        every = cls.every if checkpoints.every is None else checkpoints.every
+        return cls(every, checkpoints.in_memory)
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where a run goes on from: nothing, a checkpoint, or what is still in memory."""
+
+    epoch: int = 0
+    folder: Path | None = None
+    kept: object | None = None
 
 
 class Worker:
@@ -71,6 +67,7 @@ class Worker:
     ) -> None:
         self.study, self.train, self.keeper = study, train, keeper
         self.habits, self.leaving, self.watch = habits or Habits(), leaving, watch
+        self.memory = Memory(self.habits.in_memory)
         self._seen: Snapshot | None = None
         self._lowest: Mark | None = None
 
@@ -127,8 +124,8 @@ class Worker:
         """Train one run until it is frozen, ends or is lost. `careful`: save every epoch that is trained again."""
         sitting, process = Sitting(self, decision, careful), os.getpid()
         lease = self.study.shared.lease(decision)
-        with self.keeper.load(lease) as loaded, sitting.unless_lost():
-            if not sitting.begin(0 if loaded is None else loaded.epoch):
+        with sitting.unless_lost(), self._state(decision, lease) as state:
+            if not sitting.begin(state.epoch, recalled=state.kept is not None):
                 return
             self.keeper.clean(lease)
             run = TrainingRun(
@@ -136,10 +133,11 @@ class Worker:
                 decision.config,
                 self.study.training_seed(decision.run),
                 sitting.epoch,
-                None if loaded is None else loaded.folder,
+                state.folder,
                 sitting.report,
                 decision.to_epoch,
             )
+            run.kept = state.kept
             sitting.run = run
             run.leaving = self.leaving
             try:
@@ -150,6 +148,19 @@ class Worker:
             else:
                 _end_if_forked(process)
                 sitting.returned()
+            finally:
+                sitting.run = run.kept = None  # they know each other: without this a model would outlive its sitting
+
+    @contextlib.contextmanager
+    def _state(self, decision: Decision, lease: Lease) -> Iterator[_State]:
+        """From memory where it is there and still the newest, else a verified copy of the newest good checkpoint."""
+        newest = self.keeper.newest(decision.run)
+        held = self.memory.take(decision.run, newest)
+        if held is not None and newest is not None:
+            yield _State(newest.epoch, kept=held)
+            return
+        with self.keeper.load(lease) as loaded:
+            yield _State() if loaded is None else _State(loaded.epoch, loaded.folder)
 
     def lowest(self) -> Mark | None:
         """The lowest loss so far, as far as this worker has seen: nothing is read from the store."""
@@ -189,178 +200,6 @@ class Worker:
             )
 
 
-class Sitting:
-    """One run in the hands of a worker, from start or thaw until it is frozen, ends or is lost."""
-
-    def __init__(self, worker: Worker, decision: Decision, careful: bool = False) -> None:
-        self.worker, self.decision, self.careful = worker, decision, careful
-        self.run: TrainingRun | None = None
-        self.epoch = 0
-        self.over = False
-        self._process = os.getpid()
-        runs = worker.study.shared.seen().runs  # as of the decision, or of its being taken over
-        self._recorded = runs[decision.run - 1].epoch if decision.run <= len(runs) else 0  # epochs in the store
-        self._begun = 0  # the epoch that was loaded
-        self._saved = 0  # epoch of the last checkpoint
-        self._clock = time.perf_counter()
-
-    def begin(self, epoch: int) -> bool:
-        """Training continues after this epoch; False where there is nothing to train."""
-        self.epoch = self._begun = self._saved = epoch
-        if epoch >= self.decision.to_epoch:  # a worker was killed when it had saved, and not told yet
-            self._end("told")
-        elif self.worker.leaving():
-            self._end("interrupted")
-        self._clock = time.perf_counter()
-        return not self.over
-
-    @contextlib.contextmanager
-    def unless_lost(self) -> Iterator[None]:
-        """Where another worker has the run by now, it is no longer this one's; after a mishap anybody may have it."""
-        shared = self.worker.study.shared
-        try:
-            yield
-        except LeaseLost:
-            self.over = True
-        except BaseException:
-            with contextlib.suppress(StoreError, TellError):
-                shared.stored.release(shared.lease(self.decision))
-            raise
-        finally:
-            shared.let_go(self.decision)
-
-    def report(self, epoch: int, loss: object, save: Save | None, metrics: Mapping[str, object]) -> bool:
-        """Record a loss; says whether to go on with this run."""
-        seconds = time.perf_counter() - self._clock
-        if os.getpid() != self._process:
-            raise TrainingError(f"run {self.decision.run}: a loss was reported by a forked process, not by its worker")
-        checked = number(loss, f"the loss of run {self.decision.run} at epoch {epoch}")
-        others = {name: plain(value, f"{name} of run {self.decision.run}") for name, value in metrics.items()}
-        go_on = self._advanced(epoch, checked, Report(epoch, (checked,), (seconds,), (others,) if others else ()), save)
-        self.over = not go_on
-        self._clock = time.perf_counter()
-        return go_on
-
-    def _advanced(self, epoch: int, loss: float, report: Report, save: Save | None) -> bool:
-        self.epoch = epoch
-        if not math.isfinite(loss):
-            self._end("diverged")
-            return False
-        if self.worker.leaving() and not (self.run is not None and self.run.more):
-            # first the loss: saving may take longer than whoever wants us gone will wait
-            self._write(report)
-            self._end("interrupted", save)
-            return False
-        due = self._is_best(loss) or epoch - self._saved >= self.worker.habits.every
-        again = self.careful and epoch <= self._recorded
-        self._write(report, save if again or (due and epoch < self.decision.to_epoch) else None)
-        self.worker.note((self.worker.sign * loss, self.decision.run, epoch))
-        if self.worker.watch is not None:
-            self.worker.watch(self.decision, epoch, loss)
-        if epoch < self.decision.to_epoch:
-            return True
-        further = self.worker.study.go_on(self.decision)
-        if further is not None:
-            self.decision = further
-            if self.run is not None:
-                self.run.to_epoch = further.to_epoch
-            if due:
-                self._write(None, save)
-            return True
-        self._end("told", save)
-        return False
-
-    def returned(self) -> None:
-        """The training function came back."""
-        if self.over:
-            return
-        if self.epoch > self._begun:
-            self.fail(
-                f"the training of run {self.decision.run} returned at epoch {self.epoch}, before the run was "
-                "frozen: loop over run.epochs() until it ends"
-            )
-        else:
-            self.fail(f"the training of run {self.decision.run} returned without reporting a loss")
-
-    def failed(self, error: BaseException) -> None:
-        """The training function raised; what is no fault of its own is raised again."""
-        if self.over:
-            return
-        run = self.decision.run
-        match error:
-            case StoreError() if not isinstance(error, CheckpointError) or error.__cause__ is not None:
-                raise error  # the lease is lost, the disk is full, the database is away
-            case Diverged():
-                self._end("diverged")
-            case Preempted():
-                self._end("interrupted")
-            case KeyboardInterrupt():
-                self._end("interrupted")
-                raise error
-            case SystemExit():
-                self.fail(f"the training of run {run} ended its process: exit({error.code!r})")
-            case _ if _out_of_memory(error):
-                self.fail(f"run {run} ran out of memory: {error}", "out_of_memory")
-            case _:
-                where = "".join(traceback.format_exception(error))
-                self.fail(f"run {run}: {type(error).__name__}: {error}", "failed", where)
-
-    def fail(self, text: str, how: Closing = "failed", details: str = "") -> None:
-        """End the run, and say why."""
-        stored = self.worker.study.shared.stored
-        stored.add_event(FAILED, text, self.decision.run, self.epoch, {"traceback": details} if details else None)
-        self._end(how)
-
-    def _write(self, report: Report | None, save: Save | None = None) -> None:
-        shared = self.worker.study.shared
-        checkpoint, replaced = self._checkpoint(save)
-        numbers = [old.number for old in replaced]
-        found = shared.stored.record(shared.lease(self.decision), report, checkpoint, replaced=numbers)
-        self._recorded = found.epoch
-        if checkpoint is not None:
-            self._saved = checkpoint.epoch
-            self.worker.keeper.remove(replaced)
-            self.worker.make_room()
-
-    def _end(self, how: Closing, save: Save | None = None) -> None:
-        shared = self.worker.study.shared
-        checkpoint, replaced = self._checkpoint(save)
-        close: Closing = "interrupted" if how == "told" and self._recorded <= self.decision.from_epoch else how
-        shared.stored.record(shared.lease(self.decision), None, checkpoint, close, [old.number for old in replaced])
-        shared.let_go(self.decision)
-        self.over = True
-        if checkpoint is not None:
-            self.worker.keeper.remove(replaced)
-            self.worker.make_room()
-
-    def _checkpoint(self, save: Save | None) -> tuple[NewCheckpoint | None, tuple[StoredCheckpoint, ...]]:
-        """Save the run as it is now, unless it was saved at this epoch already; with those that it replaces."""
-        if save is None or self._saved == self.epoch:
-            return None, ()
-        lease, lowest = self.worker.study.shared.lease(self.decision), self.worker.lowest()
-        new = self.worker.keeper.save(lease, self.epoch, save)
-        return new, self.worker.keeper.replaced(lease.run, None if lowest is None else lowest[1:])
-
-    def _is_best(self, loss: float) -> bool:
-        """Whether this is a new best loss of the study, or that very epoch trained again."""
-        lowest = self.worker.lowest()
-        mine = (self.worker.sign * loss, self.decision.run, self.epoch)
-        return lowest is None or mine[0] < lowest[0] or mine[1:] == lowest[1:]
-
-
-def number(value: object, what: str) -> float:
-    """A loss as a float; NaN and infinities too. Anything that is a number to Python will do, but no text."""
-    if not isinstance(value, str | bytes | bytearray | bool | None):
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return float(value)  # type: ignore[arg-type]
-    raise TrainingError(f"{what} must be a number, not {value!r:.200}")
-
-
-def plain(value: object, what: str) -> object:
-    """A metric as it can be kept: a number, a text, True, False or None."""
-    return value if value is None or isinstance(value, str | bool | int) else number(value, what)
-
-
 def _lowest(known: Snapshot, sign: float) -> Mark | None:
     """The lowest of all losses, its run and epoch."""
     return min(
@@ -380,8 +219,3 @@ def _chances(study: Study) -> dict[int, float]:
     with contextlib.suppress(StudyError):
         return study.p_min()
     return {}
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Also of libraries that have an error of their own for it."""
-    return isinstance(error, MemoryError | OutOfMemory) or type(error).__name__ == "OutOfMemoryError"

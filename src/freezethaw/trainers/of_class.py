@@ -1,4 +1,7 @@
-"""A class as a training: made once for each start or thaw, asked for one epoch after the other.
+"""A class as a training: made for a start or thaw, asked for one epoch after the other.
+
+An object stays in memory for a while after its run was frozen (`Checkpoints(in_memory=...)`); a thaw that finds it
+there neither builds nor loads. What the next epoch needs must therefore be in the object, not in global variables.
 
 class Network:
 def __init__(self, config, seed): ...      # or a class method build(config, seed)
@@ -31,10 +34,12 @@ class ClassTrainer:
 
     def __call__(self, run: TrainingRun) -> None:
         """Build, load where there is something to load, then train epoch by epoch."""
-        build = getattr(self.trained, "build", self.trained)
-        model = build(run.config, run.seed)
-        if run.checkpoint is not None:
-            model.load(run.checkpoint)
+        model: Any = run.kept
+        if model is None:
+            model = getattr(self.trained, "build", self.trained)(run.config, run.seed)
+            if run.checkpoint is not None:
+                model.load(run.checkpoint)
+            run.keep(model)
         for _ in run.epochs():
             loss, metrics = _loss_and_metrics(model.train_epoch(), self.trained.__name__)
             run.report(loss, save=model.save, **metrics)

@@ -33,6 +33,7 @@ class TrainingRun:
         self.to_epoch = to_epoch  # where the decision of now ends; it may be followed by another for the same run
         self.checkpoint = checkpoint
         self.leaving: Callable[[], bool] = _stay  # whether the worker wants to leave: then save soon, and return
+        self.kept: object | None = None  # what `keep` was given when this run was frozen, if it is still in memory
         self.more = False  # whether the next loss is at hand already, and only after it there is something to save
         self._advance = advance
         self._epoch = from_epoch
@@ -47,6 +48,13 @@ class TrainingRun:
             self._epoch += 1
             self._reported = False
             yield self._epoch
+
+    def keep(self, model: object) -> None:
+        """Leave an object with the worker, to be found as `kept` when the run is thawed soon, with nothing to load.
+
+        Its state must be what `save` saves, and `kept` must be asked for first: then `checkpoint` is None.
+        """
+        self.kept = model
 
     def report(self, loss: float, save: Save | None = None, **metrics: float) -> None:
         """Tell the loss of this epoch. `save(folder)` is called only when a checkpoint is needed."""
