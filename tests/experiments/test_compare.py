@@ -1,0 +1,187 @@
+"""The methods on a made-up problem that trains in no time: what they spend, what is kept, what is read off it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from experiments.baseline import EPOCHS, WarpedExpectedImprovement, specification
+from experiments.methods import METHODS, study
+from experiments.problems import Problem
+
+import freezethaw as ft
+from experiments import compare, methods, results
+from freezethaw.model.curves import Curves
+from freezethaw.model.posterior import condition
+from freezethaw.model.specification import Geometry
+
+
+class Bowl:
+    """Falls to a bowl over the two hyperparameters; diverges at one of its rims."""
+
+    def __init__(self, config, seed):
+        self.config, self.epoch = config, 0
+
+    def train_epoch(self):
+        self.epoch += 1
+        x, y = self.config["x"], self.config["y"]
+        if x > 0.95 and self.epoch > 2:
+            return float("nan")
+        return (x - 0.3) ** 2 + (y - 0.7) ** 2 + np.exp(-self.epoch / 3)
+
+    def save(self, folder):
+        (folder / "epoch.txt").write_text(str(self.epoch))
+
+    def load(self, folder):
+        self.epoch = int((folder / "epoch.txt").read_text())
+
+
+BOWL = Problem(
+    "bowl",
+    "A bowl",
+    "height",
+    ft.Space(x=ft.Float(0.0, 1.0), y=ft.Float(0.0, 1.0)),
+    Bowl,
+    lambda: None,
+    budget=20,
+    max_epochs=9,
+)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {method: study(BOWL, method, seed=0) for method in METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_spends_the_budget_and_every_run_goes_on_where_it_was(records, method):
+    found = records[method]
+    assert found["epochs"] == len(found["order"]) == len(found["losses"]) == BOWL.budget
+    assert len(found["training"]) == len(found["deciding"]) == BOWL.budget
+    assert found["order"][0] == 1
+    assert set(found["order"]) == set(range(1, len(found["configs"]) + 1))
+    for run, config in enumerate(found["configs"], 1):
+        losses = [loss for number, loss in zip(found["order"], found["losses"], strict=True) if number == run]
+        bowl = Bowl(config, 0)
+        expected = [bowl.train_epoch() for _ in losses]
+        assert [np.nan if loss is None else loss for loss in losses] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+        assert len(losses) <= 9
+
+
+@pytest.mark.parametrize("method", ["paper", "default", "baseline", "asha"])
+def test_a_study_is_a_function_of_its_seed(records, method):
+    again, other = study(BOWL, method, seed=0), study(BOWL, method, seed=1)
+    assert again["configs"] == records[method]["configs"]
+    assert again["order"] == records[method]["order"]
+    assert other["configs"] != records[method]["configs"]
+
+
+def test_the_papers_method_is_run_by_tune_with_the_papers_model_and_policy(monkeypatch):
+    seen = []
+    decide = methods.Decider.decide
+    monkeypatch.setattr(methods.Decider, "decide", lambda self, *a: (seen.append(self.rules), decide(self, *a))[1])
+    study(BOWL, "paper", 0, budget=3)
+    assert {(rules.model, rules.policy, rules.finish_best) for rules in seen} == {("paper", "entropy_search", False)}
+    seen.clear()
+    study(BOWL, "default", 0, budget=3)
+    default = ft.Study(BOWL.space, 9)
+    assert {(rules.model, rules.policy) for rules in seen} == {(default.model, default.policy)}
+
+
+def test_time_is_split_into_thought_and_training(records):
+    for method in ("paper", "default", "baseline"):
+        assert sum(records[method]["deciding"]) > 0
+        assert sum(records[method]["deciding"]) + sum(records[method]["training"]) <= records[method]["wall"]
+    assert sum(records["random"]["deciding"]) == 0
+
+
+# The baseline.
+
+
+def test_the_baselines_posterior_is_that_of_a_plain_gaussian_process():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((6, 2)), rng.standard_normal(6)
+    spec = specification(-3.0, 3.0)
+    values = {p.name: 1.0 for p in spec.parameters(Geometry.plain(2))}
+    values |= {"mean": 0.4, "noise": 0.05, "level.variance": 1.7, "length.0": 0.3, "length.1": 0.8}
+    values["wander.variance"] = spec.priors["wander.variance"].lower
+
+    def kernel(a, b):
+        r = np.sqrt((((a[:, None] - b[None]) / np.array([0.3, 0.8])) ** 2).sum(axis=2))
+        return 1.7 * (1 + np.sqrt(5) * r + 5 / 3 * r**2) * np.exp(-np.sqrt(5) * r)
+
+    new = rng.random((4, 2))
+    K = kernel(x, x) + 0.05 * np.eye(6)
+    mean = 0.4 + kernel(new, x) @ np.linalg.solve(K, y - 0.4)
+    variance = 1.7 - np.einsum("ij,ji->i", kernel(new, x), np.linalg.solve(K, kernel(x, new)))
+    posterior = condition(Curves.of(x, [[v] for v in y]), spec, values)
+    found, covariance = posterior.coefficients(posterior.new_inputs(new))
+    assert found[:, 0] == pytest.approx(mean, rel=1e-8)
+    assert covariance[:, 0, 0] == pytest.approx(variance, rel=1e-8)
+
+
+def test_the_baseline_finds_a_minimum_and_survives_runs_that_diverge():
+    space = ft.Space(x=ft.Float(0.0, 1.0), **{EPOCHS: ft.Int(1, 20)})
+    search = WarpedExpectedImprovement(space, np.random.default_rng(1))
+    for _ in range(14):
+        config = search.ask()
+        diverged = config["x"] > 0.9
+        search.tell(config, np.nan if diverged else (config["x"] - 0.3) ** 2 + 1 / config[EPOCHS])
+    best = search.configs[int(np.nanargmin(search.losses))]
+    assert best["x"] == pytest.approx(0.3, abs=0.1)
+    assert best[EPOCHS] >= 16
+
+
+def test_a_run_of_the_baseline_costs_as_many_epochs_as_it_asked_for(records):
+    found = records["baseline"]
+    changes = np.flatnonzero(np.diff(found["order"]))
+    assert len(changes) == len(found["configs"]) - 1  # no run is taken up again
+
+
+# What is kept.
+
+
+def test_a_record_is_kept_whole_and_read_back(records, tmp_path):
+    file = results.write(tmp_path, records["paper"])
+    assert file.name == "bowl-paper-0.json"
+    found = results.read(file)
+    assert found.order.tolist() == records["paper"]["order"]
+    assert found.lowest[-1] == min(loss for loss in records["paper"]["losses"] if loss is not None)
+    assert found.lowest.shape == (BOWL.budget,)
+    assert [r.method for r in results.everything(tmp_path)] == ["paper"]
+    old = json.loads(file.read_text()) | {"harness": 0}
+    file.write_text(json.dumps(old))
+    assert results.read(file) is None
+
+
+def test_what_is_read_off_a_record():
+    record = results.Record(
+        "bowl", "paper", 0, 8, 9, ({}, {}, {}), np.array([1, 1, 2, 1, 3, 3, 2, 1]),
+        np.array([9.0, 8.0, np.nan, 5.0, 6.0, 4.0, 3.0, 4.0]), np.ones(8), np.ones(8), 20.0,
+    )  # fmt: skip
+    assert record.revisits.tolist() == [2, 1, 0]
+    assert record.curve(1).tolist() == [9.0, 8.0, 5.0, 4.0]
+    assert record.lowest.tolist() == [9.0, 8.0, 8.0, 5.0, 5.0, 4.0, 3.0, 3.0]
+    assert record.epochs_to(5.5) == 4
+    assert record.epochs_to(1.0) == np.inf
+    diverged = replace(record, losses=np.full(8, np.nan))
+    assert np.isinf(diverged.lowest).all()
+
+
+def test_studies_that_are_kept_are_not_run_again_and_none_begins_that_would_not_end_in_time(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(compare, "QUICK", {"pmf": replace(BOWL, name="pmf")})
+    monkeypatch.setitem(compare.PROBLEMS, "pmf", replace(BOWL, name="pmf"))
+    arguments = ["--problem", "pmf", "--method", "random", "asha", "--quick", "--processes", "1", "--out"]
+    monkeypatch.setattr("sys.argv", ["compare", *arguments, str(tmp_path)])
+    compare.main()
+    assert capsys.readouterr().out.count("lowest loss") == 2
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["pmf-asha-0.json", "pmf-random-0.json"]
+    compare.main()
+    assert capsys.readouterr().out == ""
+    long = compare.Job("lda", "paper", 0, False, None, tmp_path)
+    compare.run_all([long], 1, minutes=5.0)
+    assert "would not end in time" in capsys.readouterr().out
