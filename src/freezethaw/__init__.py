@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         StudyFinished,
         TellError,
     )
-    from freezethaw.records import Best, Budget, Checkpoints, Decision, Prices, Result, Run
+    from freezethaw.records import Best, Budget, Checkpoints, Decision, Notice, Prices, Result, Run
     from freezethaw.space import Choice, Float, Int, Space
     from freezethaw.study import Study
     from freezethaw.tune import tune
@@ -45,6 +45,7 @@ _HOMES = {
     "Int": "space",
     "LeaseLost": "errors",
     "ModelError": "errors",
+    "Notice": "records",
     "OutOfMemory": "errors",
     "Preempted": "errors",
     "Prices": "records",
@@ -73,6 +74,7 @@ __all__ = [
     "Int",
     "LeaseLost",
     "ModelError",
+    "Notice",
     "OutOfMemory",
     "Preempted",
     "Prices",

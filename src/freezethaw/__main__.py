@@ -2,10 +2,10 @@
 
 import sys
 
-if sys.argv[1:2] == ["worker"]:  # without the command line's libraries: workers start often
-    from freezethaw.runtime.local import worker_main
+if sys.argv[1:3] == ["worker", "--pipe"]:  # without the command line's libraries: workers start often
+    from freezethaw.runtime.worker_process import piped
 
-    sys.exit(worker_main(sys.argv[2:]))
+    sys.exit(piped(sys.argv[3:]))
 
 from freezethaw.cli import app
 

@@ -146,8 +146,22 @@ class Checkpoints:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise StudyError(f"Checkpoints: {name} must be a positive number or None, not {value!r}")
-        if not isinstance(self.in_memory, int) or isinstance(self.in_memory, bool) or self.in_memory < 0:
-            raise StudyError(f"Checkpoints: in_memory must be a whole number that is not negative: {self.in_memory!r}")
+        most: object = self.in_memory
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise StudyError(f"Checkpoints: in_memory must be a whole number that is not negative, not {most!r}")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What `tune` tells its callbacks: something happened to a run, or the search has ended."""
+
+    kind: Literal["decided", "epoch", "frozen", "finished", "diverged", "failed", "ended"]
+    run: int | None = None
+    config: Config | None = None
+    epoch: int = 0  # done
+    loss: float | None = None  # of that epoch
+    decision: int | None = None  # its number
+    text: str = ""  # why it was decided, failed or ended
 
 
 @dataclass(frozen=True)

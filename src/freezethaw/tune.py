@@ -12,11 +12,14 @@ from typing import Literal
 from freezethaw.errors import StudyError
 from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result
 from freezethaw.runtime import inline
-from freezethaw.runtime.local import LocalEngine, Place
-from freezethaw.runtime.worker import Train, Watch
+from freezethaw.runtime.keeper import nearest
+from freezethaw.runtime.local import LocalEngine
+from freezethaw.runtime.notices import Callback, Teller
+from freezethaw.runtime.places import beside
+from freezethaw.runtime.worker_process import Place
 from freezethaw.space import Space
 from freezethaw.study import Study
-from freezethaw.trainers.of_class import function_of
+from freezethaw.trainers import Train, function_of, limited
 
 
 def tune(
@@ -32,24 +35,34 @@ def tune(
     checkpoints: Checkpoints | None = None,
     engine: Literal["inline", "processes"] | None = None,
     finish_best: bool = True,
+    epoch_limit: float | None = None,
     candidates: Sequence[Config] | None = None,
     policy: str = "improvement_rate",
     prices: Prices | None = None,
-    watch: Watch | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> Result:
     """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
 
     The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
     a store everything goes with the process. One worker trains in this process (`engine="inline"`), several in
-    processes of their own. `watch` is called with each loss (inline only). `progress` None: on a terminal.
+    processes of their own.
+
+    `epoch_limit`: seconds for one epoch (the first of a start or thaw with building and loading). A run that takes
+    longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
+    `callbacks`: each is called, in this process, with a `Notice` of every decision, epoch, freeze and end. One that
+    raises is reported, and the study goes on. `progress` None: on a terminal.
     """
     if workers < 1:
         raise StudyError(f"workers must be at least 1, not {workers!r}")
-    engine = engine or ("inline" if workers == 1 else "processes")
+    if epoch_limit is not None and not epoch_limit > 0:
+        raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
+    function, limit = limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
+    engine = engine or ("inline" if workers == 1 and limit is None else "processes")
     if engine == "inline" and workers > 1:
         raise StudyError("the inline engine is one worker; engine='processes' has several")
-    function = function_of(train) if isinstance(train, type) else train
+    if engine == "inline" and limit is not None:
+        raise StudyError("nothing can interrupt a training in this process; epoch_limit needs engine='processes'")
     kept = checkpoints or Checkpoints()
     with _homes(store, kept) as (url, folder):
         study = Study(
@@ -66,11 +79,18 @@ def tune(
             prices=prices,
         )
         try:
-            with _shown(study, progress) as look:
+            teller = Teller(study, callbacks)
+            with _shown(study, progress) as show, teller.until_the_end() as ends:
+
+                def look() -> None:
+                    show()
+                    teller.look()
+
                 if engine == "inline":
-                    reason = inline.work(study, function, folder, kept, lambda *told: (look(), watch and watch(*told)))
+                    reason = inline.work(study, function, folder, kept, look)
                 else:
-                    reason = LocalEngine(Place(url, name, folder, kept), function, workers).run(study, look)
+                    reason = LocalEngine(Place(url, name, folder, kept, limit), function, workers).run(study, look)
+                ends(reason)
             best = _with_checkpoint(study.best, study, folder, store is not None or kept.folder is not None)
             return Result(best, reason, sum(run.epoch for run in study.runs if not run.added), study.runs)
         finally:
@@ -99,14 +119,8 @@ def _homes(store: str | None, checkpoints: Checkpoints) -> Iterator[tuple[str, s
         url = store or f"sqlite:///{temporary}/study.db?synchronous=off"
         folder = checkpoints.folder
         if folder is None:
-            folder = temporary if store is None else _beside(store)
+            folder = temporary if store is None else beside(store)
         yield url, str(folder)
-
-
-def _beside(store: str) -> Path:
-    """Checkpoints lie beside an SQLite file, else in the folder of now."""
-    file = store.removeprefix("sqlite:///") if store.startswith("sqlite:///") else ""
-    return Path(file).absolute().parent / "checkpoints" if file else Path("checkpoints").absolute()
 
 
 def _with_checkpoint(best: Best | None, study: Study, folder: str, lasting: bool) -> Best | None:
@@ -115,7 +129,5 @@ def _with_checkpoint(best: Best | None, study: Study, folder: str, lasting: bool
         return best
     losses = study.runs[best.run - 1].losses
     sign = 1.0 if study.direction == "minimize" else -1.0
-    kept = sorted(
-        study.shared.stored.checkpoints(best.run), key=lambda c: (c.epoch != best.epoch, sign * losses[c.epoch - 1])
-    )
-    return replace(best, checkpoint=Path(folder) / kept[0].place) if kept else best
+    saved = nearest(study.shared.stored.checkpoints(best.run), best, losses, sign)
+    return best if saved is None else replace(best, checkpoint=Path(folder) / saved.place)

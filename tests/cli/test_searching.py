@@ -168,12 +168,58 @@ def test_interrupted_and_continued(cli, training):
 def test_a_worker_joins(cli, training):
     url = f"sqlite:///{training}/joined.db"
     ft.Study(SPACE, max_epochs=6, name="joined", store=url, budget=10).close()
-    cli("worker", "--name", "joined", "--store", url, "train.py:train", process=True)
+    done = cli("worker", "--name", "joined", "--store", url, "train.py:train", process=True)
+    assert done.stdout == "ended: budget spent: 10 epochs; trained 10 epochs here\n"
     assert json.loads(cli("status", "--json", store=url).stdout)["epochs"] == 10
-    assert "usage: freezethaw worker" in cli("worker", code=2).stderr
-    done = cli("worker", "--name", "nowhere", "train.py:train", store=url, code=4)  # the store of the environment
+    assert "what to train?" in cli("worker", code=2).stderr
+    assert "where is the study?" in cli("worker", "train.py:train", code=2).stderr
+    done = cli("worker", "--name", "nowhere", "train.py:train", store=url, code=1)  # the store of the environment
     assert "there is no study 'nowhere'" in done.stderr
-    assert "train.py:train" in cli("worker", "--help", process=True).stdout
+    missing = cli("worker", "train.py:train", "--store", "sqlite:///missing.db", code=1)
+    assert "there is no store" in missing.stderr
+    assert not (training / "missing.db").exists()
+
+
+def test_a_worker_joins_with_a_command_and_says_so_in_json(cli, training):
+    script(training, SHELL)
+    url = f"sqlite:///{training}/joined.db"
+    ft.Study(SPACE, max_epochs=6, name="joined", store=url, budget=10).close()
+    found = json.loads(cli("worker", "--json", "--store", url, "--", "./train.sh", process=True).stdout)
+    assert found == {
+        "store": url,
+        "name": "joined",
+        "reason": "budget spent: 10 epochs",
+        "epochs": 10,
+        "left": False,
+    }
+
+
+def test_a_worker_joins_with_the_study_file_of_the_search(cli, training):
+    (training / "mine.toml").write_text(
+        f'train = "train.py:train"\nmax_epochs = 6\nbudget = 4\n{SPACE_FILE}'.replace("\n[", "\n[space.")
+    )
+    cli("run", "mine.toml", "--quiet", process=True)
+    assert "trained 0 epochs here" in cli("worker", "mine.toml", process=True).stdout
+    cli("run", "mine.toml", "--quiet", "--budget", "5", process=True)
+    assert len(list((training / "checkpoints").glob("mine-*"))) == 1, "both keep checkpoints at the same place"
+
+
+def test_a_worker_that_is_asked_to_leave(cli, training):
+    url = f"sqlite:///{training}/joined.db"
+    ft.Study(SPACE, max_epochs=1000, name="joined", store=url, budget=100_000).close()
+    words = [sys.executable, "-m", "freezethaw", "worker", "train.py:train", "--store", url, "--json"]
+    for how, code in ((signal.SIGTERM, 3), (signal.SIGINT, 130)):
+        with subprocess.Popen(words, cwd=training, stdout=subprocess.PIPE, text=True) as process:
+            before = json.loads(cli("status", "--json", store=url).stdout)["epochs"]
+            deadline = time.monotonic() + 60
+            while json.loads(cli("status", "--json", store=url).stdout)["epochs"] == before:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            process.send_signal(how)
+            found = json.loads(process.communicate(timeout=60)[0])
+        assert process.returncode == code
+        assert found["left"]
+        assert found["epochs"] > 0
 
 
 def test_check(cli, training):

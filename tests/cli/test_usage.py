@@ -34,8 +34,7 @@ def test_every_command_has_help_with_an_example(cli, name):
     shown = cli(name, "--help").stdout
     assert "xample" in shown
     assert f"freezethaw {name}" in shown
-    if name != "worker":
-        assert "--json" in shown
+    assert "--json" in shown
 
 
 def test_help_is_quick(cli):
@@ -115,6 +114,7 @@ def test_a_password_is_never_shown(cli, name):
         (["export", "--format", "xls"], "xls"),
         (["run"], "what to train?"),
         (["check"], "what to train?"),
+        (["worker"], "what to train?"),
         (["run", "study.toml", "--budget", "0"], "--budget"),
     ],
 )

@@ -15,10 +15,11 @@ import pytest
 from benchmarks.faults import storm
 
 import freezethaw as ft
-from freezethaw.runtime import local, shipping
+from freezethaw.runtime import alarm, deaths, local, shipping
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FAILED
 from freezethaw.store import Store
+from freezethaw.trainers import command
 from tests.runtime import trainings
 from tests.runtime.trainings import BAD, GOOD, LOG, SPACE
 
@@ -69,8 +70,86 @@ def test_a_run_that_kills_its_workers_has_failed_and_others_go_on(url):
     assert by_rate[0.2].state == "finished"
     assert (by_rate[0.8].state, by_rate[0.8].losses) == ("failed", (1.0,))
     [said] = events(url, FAILED)
-    assert "3 workers in turn were killed or crashed after epoch 1" in said.text
-    assert "killed by SIGKILL (out of memory?)" in events(url, "worker died")[0].text
+    assert "10 workers in turn were killed after epoch 1; out of memory?" in said.text
+    assert "killed by SIGKILL, from outside" in events(url, "worker died")[0].text
+
+
+def test_a_run_that_crashes_its_workers_has_failed_sooner(url):
+    result = tuned(trainings.crash, url, budget=9)
+    assert {run.config["rate"]: run.state for run in result.runs} == {0.2: "finished", 0.8: "failed"}
+    assert "3 workers in turn crashed" in events(url, FAILED)[0].text
+    assert len(events(url, "worker died")) == 3
+
+
+def test_workers_that_the_system_kills_for_want_of_memory(url, tmp_path, monkeypatch):
+    """The count of the system is faked: it rises with the first kill."""
+    count = tmp_path / "vmstat"
+    count.write_text("pgfault 7\noom_kill 3\n")
+    monkeypatch.setattr(deaths, "STATISTICS", count)
+
+    def train(run):
+        for epoch in run.epochs():
+            if run.config["rate"] > 0.5:
+                count.write_text("pgfault 7\noom_kill 4\n")
+                os.kill(os.getpid(), signal.SIGKILL)
+            run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+    result = tuned(train, url, budget=9)
+    by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
+    assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
+    assert "3 workers in turn were killed for want of memory after epoch 0" in events(url, FAILED)[0].text
+    assert "by the system, for want of memory" in events(url, "worker died")[0].text
+
+
+# A time limit for each epoch.
+
+
+def test_an_epoch_that_takes_too_long_fails_its_run_and_others_go_on(url):
+    result = tuned(trainings.sleepy, url, budget=9, epoch_limit=1.5, engine=None)
+    by_rate = {run.config["rate"]: run for run in result.runs}
+    assert by_rate[0.2].state == "finished"
+    assert (by_rate[0.8].state, by_rate[0.8].losses) == ("failed", (1.0,))
+    [said] = events(url, FAILED)
+    assert "longer than 1.5 s for one epoch (epoch 2)" in said.text
+    assert "time.sleep(1000)" in said.details["traceback"]
+    assert events(url, "worker died") == []
+
+
+def test_a_training_that_lets_no_thread_run_is_ended_from_outside_python(url, monkeypatch):
+    """Nobody can write down why then, but a crash: the run has failed after three of them."""
+    monkeypatch.setenv("PYTHONSTARTUP", "")
+    started = time.monotonic()
+    with monkeypatch.context() as patched:
+        patched.setattr(shipping, "parcel", stubborn_parcel)
+        result = tuned(trainings.deaf, url, candidates=[GOOD], epoch_limit=0.5)
+    assert result.runs[0].state == "failed"
+    assert "3 workers in turn crashed" in events(url, FAILED)[0].text
+    assert time.monotonic() - started < 60
+
+
+def stubborn_parcel(train, parcel=shipping.parcel):
+    def impatient(run):
+        alarm.STUBBORN = 0.5
+        run.epochs.__self__._advance.__self__.alarm.stop()
+        run.epochs.__self__._advance.__self__.alarm.start()
+        return train(run)
+
+    return parcel(impatient)
+
+
+def test_where_every_epoch_takes_too_long_the_study_ends(url):
+    with pytest.raises(ft.StudyError, match=r"failed in all of the first 3 runs.*longer than 0.5 s for one epoch"):
+        tuned(lambda run: time.sleep(1000), url, epoch_limit=0.5, candidates=None)
+
+
+def test_a_limit_in_this_process_is_refused_but_for_commands(url, tmp_path):
+    with pytest.raises(ft.StudyError, match="epoch_limit needs engine='processes'"):
+        tuned(trainings.descend, url, epoch_limit=1.0, engine="inline")
+    with pytest.raises(ft.StudyError, match="positive number of seconds"):
+        tuned(trainings.descend, url, epoch_limit=0)
+    slow = command(["sh", "-c", "sleep 100"], tmp_path)
+    with pytest.raises(ft.StudyError, match=r"failed in all .*longer than 0.2 s for one epoch: .*sleep 100"):
+        tuned(slow, url, epoch_limit=0.2, engine="inline", candidates=None)
 
 
 def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, monkeypatch):

@@ -12,8 +12,10 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import CheckpointError
+from freezethaw.runtime.deaths import AT_FAULT, UNEXPLAINED
 from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.runtime.worker import DEADLY, FAILED, TAKEN, Habits, Worker
+from freezethaw.runtime.sitting import PATIENCE, PREEMPTED
+from freezethaw.runtime.worker import DIED, FAILED, TAKEN, Habits, Worker
 from freezethaw.store import Report, Store, Watcher
 from freezethaw.study import Study
 from tests.runtime.trainings import BAD, GOOD, SPACE, descend
@@ -241,25 +243,75 @@ def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path):
         assert study.take_over(Watcher()) is not None, "nobody could go on with it at once"
 
 
-def test_a_run_in_which_workers_die_again_and_again_has_failed(url, tmp_path):
+@pytest.mark.parametrize(
+    ("causes", "outcome", "message"),
+    [
+        (["crashed"] * AT_FAULT, "failed", "3 workers in turn crashed .* after epoch 0"),
+        (
+            ["out of memory"] * AT_FAULT,
+            "out_of_memory",
+            "3 workers in turn were killed for want of memory after epoch 0",
+        ),
+        (["killed"] * (UNEXPLAINED - 1), "", None),
+        (["killed"] * UNEXPLAINED, "failed", "10 workers in turn were killed after epoch 0; out of memory"),
+        (["unknown"] * 5 + ["crashed"] * 2, "", None),
+        (["killed"] * 3 + ["crashed"] * AT_FAULT, "failed", "3 workers in turn crashed"),
+    ],
+)
+def test_a_run_has_failed_where_workers_die_by_its_own_doing(url, tmp_path, causes, outcome, message):
     """As `take_over` sees it: the real thing, with SIGKILL, is in test_local."""
     bench = Bench(url, tmp_path / "kept")
-    bench.study.ask()
+    decision = bench.study.ask()
     with Store(url) as store:
         thief = store.open("study")
-        for _ in range(DEADLY - 1):
-            watcher = Watcher(0.0)
-            thief.take_over(watcher)
-            assert thief.take_over(watcher) is not None
-            thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0, {"saved": 0})
-    bench.study.close()
+        for place, cause in enumerate(causes):
+            holder = f"process {place} on host"
+            if place < len(causes) - 1:  # the last one is taken over below
+                thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0, {"saved": 0, "from": holder})
+            else:
+                watcher = Watcher(0.0)
+                thief.take_over(watcher)
+                assert thief.take_over(watcher) is not None  # this process was silent
+                holder = str(thief.leases()[0].holder)
+            thief.add_event(DIED, "a worker died", details={"worker": holder, "cause": cause})
     other = Bench(url, tmp_path / "kept")
     other.study.shared._watcher = Watcher(0.0)
     assert other.study.shared._watcher.may_take("x", other.study.shared.stored.leases()[0]) is False
     other.study.take_over()
-    assert other.worker._next() == (None, True)
-    assert other.study.runs[0].state == "failed"
-    assert f"{DEADLY} workers in turn were killed or crashed after epoch 0" in events(url, FAILED)[0].text
+    taken, inherited = other.worker._next()
+    assert inherited
+    if message is None:
+        assert taken == decision, "a healthy run would have failed"
+        return
+    assert taken is None
+    assert (other.study.runs[0].state, other.study.runs[0].outcome) == ("failed", outcome)
+    assert re.search(message, events(url, FAILED)[0].text)
+
+
+def test_a_training_that_is_always_preempted_has_failed_in_the_end(url, tmp_path):
+    def preempted(run):
+        raise ft.Preempted("wanted elsewhere")
+
+    result = tuned(spoilt(preempted), url, tmp_path, max_epochs=2, budget=50)
+    assert [run.state for run in sorted(result.runs, key=lambda run: run.config["rate"])] == ["finished"] * 2 + [
+        "failed"
+    ]
+    assert len(events(url, PREEMPTED)) == PATIENCE
+    assert "pre-empted 5 times after epoch 0 and never got any further" in events(url, FAILED)[0].text
+    with pytest.raises(ft.StudyError, match=r"failed in all of the first 3 runs.*pre-empted 5 times"):
+        tuned(preempted, f"{url}2", tmp_path)
+
+
+def test_a_training_that_is_preempted_now_and_then_goes_on(url, tmp_path):
+    def train(run):
+        for epoch in run.epochs():
+            run.report(1 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+            if run.to_epoch > epoch:
+                raise ft.Preempted("wanted elsewhere")
+
+    result = tuned(train, url, tmp_path, max_epochs=12, budget=36, finish_best=True)
+    assert result.epochs == 36
+    assert events(url, FAILED) == []
 
 
 # Checkpoints.

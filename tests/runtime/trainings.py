@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -31,6 +32,28 @@ def killed_as_by_the_oom_killer(run):
         if epoch == 2 and run.config["rate"] > 0.5:
             os.kill(os.getpid(), signal.SIGKILL)
         run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+
+def crash(run):
+    """A segmentation fault in its second epoch where the rate is high."""
+    for epoch in run.epochs():
+        if epoch == 2 and run.config["rate"] > 0.5:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+
+def sleepy(run):
+    """Takes too long over its second epoch where the rate is high."""
+    for epoch in run.epochs():
+        if epoch == 2 and run.config["rate"] > 0.5:
+            time.sleep(1000)
+        run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+
+def deaf(run):
+    """Never comes back, and lets no other thread of its process run."""
+    for _ in run.epochs():
+        re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 def hang(run):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,6 +47,9 @@ def best(
       freezethaw best --store sqlite:///digits.db
       freezethaw best --store sqlite:///digits.db --json | jq .config
     """
+    from freezethaw.runtime.keeper import nearest
+    from freezethaw.runtime.places import beside
+
     with opened_study(store, name) as study:
         found = study.best
         if found is None:
@@ -55,9 +57,8 @@ def best(
         run, last = found.run, study.max_epochs
         end = found.forecast
         losses, sign = study.runs[run - 1].losses, -1.0 if study.direction == "maximize" else 1.0
-        kept = study.shared.stored.checkpoints(run)
-        saved = min(kept, key=lambda c: (c.epoch != found.epoch, sign * losses[c.epoch - 1]), default=None)
-    place = None if saved is None else f"{_folder(store, checkpoints)}/{saved.place}"
+        saved = nearest(study.shared.stored.checkpoints(run), found, losses, sign)
+    place = None if saved is None else f"{(checkpoints or beside(store)).rstrip('/')}/{saved.place}"
     result = {
         "run": run,
         "epoch": found.epoch,
@@ -81,14 +82,6 @@ def best(
         out.print("checkpoint  none")
     else:
         out.print(f"checkpoint  {place}" + ("" if saved.epoch == found.epoch else f" (of epoch {saved.epoch})"))
-
-
-def _folder(store: str, folder: str | None) -> str:
-    """Where `tune` keeps checkpoints unless told otherwise."""
-    if folder is not None:
-        return folder.rstrip("/")
-    file = store.removeprefix("sqlite:///") if store.startswith("sqlite:///") else ""
-    return str((Path(file).absolute().parent if file else Path().absolute()) / "checkpoints")
 
 
 def _at(forecast: Any, q: float, entry: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""Commands that train: run, worker, check, demo."""
+"""Commands that search: run, check, demo."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from freezethaw.cli import words
+from freezethaw.cli import trainings, words
 from freezethaw.cli.app import JsonOption, app, console, masked, print_json
+from freezethaw.cli.trainings import (
+    EpochLimitOption,
+    EveryOption,
+    InMemoryOption,
+    SpaceOption,
+    WhatArgument,
+    WithCommand,
+)
 from freezethaw.errors import StudyError, TrainingError
 
 if TYPE_CHECKING:
@@ -21,75 +28,12 @@ if TYPE_CHECKING:
     from freezethaw.space import Space
     from freezethaw.trainers import CommandTrainer, NamedTrainer
 
-COMMAND = "freezethaw.command"  # where words after -- are kept
-
-
-class WithCommand(TyperCommand):
-    """Takes the words after -- as a command to train with."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep what follows -- for later."""
-        if "--" in args:
-            place = args.index("--")
-            ctx.meta[COMMAND] = args[place + 1 :]
-            args = args[:place]
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Show the command in the usage line."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
-
 
 class Direction(StrEnum):
     """Whether losses are to be small or large."""
 
     minimize = "minimize"
     maximize = "maximize"
-
-
-WhatArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[STUDY.toml|TRAIN]", help="A study file, or train.py:function, or package.module:function."
-    ),
-]
-SpaceOption = Annotated[
-    Path | None, typer.Option("--space", metavar="FILE", help="The parameters, in TOML; see docs/cli.md.")
-]
-
-
-def _entries(ctx: typer.Context, what: str | None, space: Path | None) -> dict[str, Any]:
-    """What the study file says, and the training and the space wherever they come from."""
-    from freezethaw.cli import study_file
-    from freezethaw.space import Space
-    from freezethaw.trainers import command, named
-
-    words_after: list[str] = ctx.meta.get(COMMAND, [])
-    entries: dict[str, Any] = {}
-    folder = Path()
-    if what is not None and what.endswith(".toml"):
-        entries = study_file.read_study(Path(what))
-        folder = Path(what).parent
-        entries.setdefault("name", Path(what).stem)
-        what = None
-    if what is not None and words_after:
-        raise typer.BadParameter("give a training function or a command after --, not both")
-    if words_after:
-        entries["trainer"] = command(words_after)
-    elif what is not None:
-        entries["trainer"] = named(what)
-    elif "train" in entries:
-        entries["trainer"] = named(entries["train"], folder)
-    elif "command" in entries:
-        entries["trainer"] = command(entries["command"], folder)
-    else:
-        raise typer.BadParameter("what to train? Name train.py:function or a study file, or give a command after --")
-    if space is not None:
-        entries["space"] = study_file.read_space(space)
-    if "space" not in entries:
-        raise typer.BadParameter("which parameters? --space FILE names them, or the study file's table [space]")
-    entries["space"] = Space.from_dict(entries["space"])
-    return entries
 
 
 @app.command(cls=WithCommand)
@@ -114,10 +58,9 @@ def run(
     direction: Annotated[Direction | None, typer.Option(help="Whether losses are to be small or large.")] = None,
     checkpoints: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where checkpoints are kept.")] = None,
     gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints.")] = None,
-    every: Annotated[int | None, typer.Option(min=1, help="Epochs between checkpoints of a run in hand.")] = None,
-    in_memory: Annotated[
-        int | None, typer.Option(min=0, help="Frozen runs that stay in memory, where a class is trained.")
-    ] = None,
+    every: EveryOption = None,
+    in_memory: InMemoryOption = None,
+    epoch_limit: EpochLimitOption = None,
     finish_best: Annotated[
         bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the winner to the end.")
     ] = None,
@@ -136,16 +79,19 @@ def run(
       freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
       freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
     """
-    entries = _entries(ctx, what, space)
-    given = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
+    entries = trainings.with_space(trainings.entries_of(ctx, what), space)
+    given: dict[str, Any] = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
     given |= {"direction": None if direction is None else direction.value, "finish_best": finish_best}
+    given |= {"epoch_limit": epoch_limit}
     entries |= {key: value for key, value in given.items() if value is not None}
     if "max_epochs" not in entries:
         raise typer.BadParameter("how long is a training? --max-epochs says the last epoch of a run")
     limits = _budget(entries.get("budget"), budget, hours, target, worthwhile)
-    kept = _checkpoints(entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory)
+    kept = trainings.checkpoints_of(
+        entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
+    )
     study = str(entries.get("name", "study"))
-    url = str(entries.get("store", f"sqlite:///{_file_name(study)}.db"))
+    url = str(entries.get("store", trainings.store_of(study)))
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the training prints is no JSON
         result = _search(entries, study, url, limits, kept, quiet or as_json)
     if as_json:
@@ -170,6 +116,7 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
             direction=entries.get("direction", "minimize"),
             checkpoints=kept,
             finish_best=entries.get("finish_best", True),
+            epoch_limit=entries.get("epoch_limit"),
             progress=not quiet,
         )
     except KeyboardInterrupt:
@@ -191,21 +138,6 @@ def _budget(
     if not fields:
         raise typer.BadParameter("when to stop? --budget EPOCHS, --hours, --target or --worthwhile")
     return Budget(**fields)
-
-
-def _checkpoints(told: Any, **given: Any) -> Checkpoints:
-    from freezethaw.records import Checkpoints
-
-    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"folder": told}
-    fields |= {key: value for key, value in given.items() if value is not None}
-    unknown = [key for key in fields if key not in given]
-    if unknown:
-        raise StudyError(f"checkpoints: unknown key {unknown[0]!r}; known are {', '.join(given)}")
-    return Checkpoints(**fields)
-
-
-def _file_name(study: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in study) or "study"
 
 
 def _result(result: Result, study: str, url: str) -> dict[str, Any]:
@@ -237,22 +169,6 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
     out.print(f"\nnext: freezethaw status --store {masked(url)} --name {study}")
 
 
-@app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-def worker(ctx: typer.Context) -> None:
-    """Join a study and train for it."""
-    import os
-
-    from freezethaw.runtime.local import worker_main
-
-    arguments, store = list(ctx.args), os.environ.get("FREEZETHAW_STORE")
-    if store and not any(word == "--store" or word.startswith("--store=") for word in arguments):
-        arguments = ["--store", store, *arguments]
-    raise typer.Exit(worker_main(arguments))
-
-
 @app.command(cls=WithCommand)
 def check(
     ctx: typer.Context,
@@ -282,7 +198,7 @@ def check(
     from freezethaw.cli.asking import read_pairs
     from freezethaw.runtime import checking
 
-    entries = _entries(ctx, what, space)
+    entries = trainings.with_space(trainings.entries_of(ctx, what), space)
     chosen = entries["space"].validate(_middle(entries["space"]) | read_pairs(config or []))
     report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit)
     if as_json:

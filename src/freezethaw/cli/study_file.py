@@ -33,6 +33,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "workers": (int,),
     "store": (str,),
     "finish_best": (bool,),
+    "epoch_limit": (int, float),
     "checkpoints": (dict, str),
     "space": (dict,),
 }

@@ -6,11 +6,12 @@ import contextlib
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from freezethaw.errors import CheckpointError
+from freezethaw.records import Best
 from freezethaw.runtime.eviction import to_evict
 from freezethaw.runtime.places import place_at
 from freezethaw.store import Lease, NewCheckpoint, StoredCheckpoint, StoredStudy
@@ -19,6 +20,14 @@ from freezethaw.trainers.protocol import Save
 GB = 1_000_000_000
 NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
 LATEST = 2  # of a run, that are kept: the last one, and one to fall back on
+
+
+def nearest(
+    kept: Iterable[StoredCheckpoint], best: Best, losses: Sequence[float], sign: float
+) -> StoredCheckpoint | None:
+    """The checkpoint of the best epoch; where that was not saved, of the best epoch of its run that was."""
+    mine = (c for c in kept if c.run == best.run)
+    return min(mine, key=lambda c: (c.epoch != best.epoch, sign * losses[c.epoch - 1]), default=None)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,12 @@ def place_at(folder: Path | str, durable: bool = True) -> Place:
     return RemotePlace(text) if "://" in text else LocalPlace(Path(text), durable)
 
 
+def beside(store: str) -> str:
+    """Where checkpoints are unless said: beside an SQLite file, else in the folder of now."""
+    file = store.removeprefix("sqlite:///").partition("?")[0] if store.startswith("sqlite:///") else ""
+    return str((Path(file).absolute().parent if file else Path().absolute()) / "checkpoints")
+
+
 class LocalPlace:
     """A folder on a file system."""
 

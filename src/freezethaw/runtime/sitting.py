@@ -25,6 +25,7 @@ from freezethaw.errors import (
     TrainingError,
 )
 from freezethaw.records import Decision
+from freezethaw.runtime.alarm import Alarm, where_it_is
 from freezethaw.store import Closing, NewCheckpoint, Report, StoredCheckpoint
 from freezethaw.trainers.protocol import Save, TrainingRun
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 FAILED = "run failed"  # events of this kind say why
 NO_MEMORY = "memory given up"
+PREEMPTED = "run pre-empted"
+PATIENCE = 5  # times that a run may be pre-empted at the same place
 
 
 class Sitting:
@@ -43,6 +46,7 @@ class Sitting:
         self.run: TrainingRun | None = None
         self.epoch = 0
         self.over = False
+        self.alarm: Alarm | None = None
         self.recalled = False  # whether what is trained came from memory, not from a checkpoint
         self._process = os.getpid()
         runs = worker.study.shared.seen().runs  # as of the decision, or of its being taken over
@@ -83,10 +87,15 @@ class Sitting:
         seconds = time.perf_counter() - self._clock
         if os.getpid() != self._process:
             raise TrainingError(f"run {self.decision.run}: a loss was reported by a forked process, not by its worker")
+        if self.alarm is not None:
+            self.alarm.stop()
         checked = number(loss, f"the loss of run {self.decision.run} at epoch {epoch}")
         others = {name: plain(value, f"{name} of run {self.decision.run}") for name, value in metrics.items()}
         go_on = self._advanced(epoch, checked, Report(epoch, (checked,), (seconds,), (others,) if others else ()), save)
         self.over = not go_on
+        self.worker.epochs += 1
+        if self.alarm is not None and go_on:
+            self.alarm.start()
         self._clock = time.perf_counter()
         return go_on
 
@@ -101,11 +110,11 @@ class Sitting:
             self._end("interrupted", save)
             return False
         due = self._is_best(loss) or epoch - self._saved >= self.worker.habits.every
-        again = self.careful and epoch <= self._recorded
+        # what was trained again is saved, once or at each epoch: else it might never get further than the last time
+        again = epoch == self._recorded or (self.careful and epoch < self._recorded)
         self._write(report, save if again or (due and epoch < self.decision.to_epoch) else None)
         self.worker.note((self.worker.sign * loss, self.decision.run, epoch))
-        if self.worker.watch is not None:
-            self.worker.watch(self.decision, epoch, loss)
+        self.worker.look()
         if epoch < self.decision.to_epoch:
             return True
         further = self.worker.study.go_on(self.decision)
@@ -146,7 +155,7 @@ class Sitting:
             case Diverged():
                 self._end("diverged")
             case Preempted():
-                self._end("interrupted")
+                self._preempted(error)
             case KeyboardInterrupt():
                 self._end("interrupted")
                 raise error
@@ -157,6 +166,27 @@ class Sitting:
             case _:
                 where = "".join(traceback.format_exception(error))
                 self.fail(f"run {run}: {type(error).__name__}: {error}", "failed", where)
+
+    def _preempted(self, error: Preempted) -> None:
+        """Freeze the run; where it never gets anywhere it has failed, or the search would choose it for ever."""
+        shared, run, place = self.worker.study.shared, self.decision.run, {"saved": self._saved}
+        if self.worker.leaving():
+            self._end("interrupted")
+            return
+        shared.stored.add_event(PREEMPTED, f"run {run}: {str(error) or 'pre-empted'}", run, self._recorded, place)
+        here = [e for e in shared.events(PREEMPTED) if (e.run, e.epoch, e.details) == (run, self._recorded, place)]
+        if len(here) < PATIENCE:
+            self._end("interrupted")
+        else:
+            self.fail(
+                f"run {run} was pre-empted {len(here)} times after epoch {self._recorded} and never got any further; "
+                "a training raises Preempted (a command exits with 12) only where its machine is wanted elsewhere"
+            )
+
+    def overdue(self, seconds: float) -> None:
+        """The epoch takes too long: the run has failed. From another thread, while the training hangs."""
+        text = f"run {self.decision.run}: longer than {seconds:g} s for one epoch (epoch {self.epoch + 1})"
+        self.fail(text, "failed", where_it_is())
 
     def fail(self, text: str, how: Closing = "failed", details: str = "") -> None:
         """End the run, and say why."""

@@ -10,24 +10,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from freezethaw.errors import AllPending, LeaseLost, StudyError, StudyFinished
+from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError, StudyFinished
 from freezethaw.records import Checkpoints, Decision
+from freezethaw.runtime.alarm import Alarm
+from freezethaw.runtime.deaths import Cause, verdict
 from freezethaw.runtime.keeper import CheckpointKeeper
 from freezethaw.runtime.memory import Memory
 from freezethaw.runtime.sitting import FAILED, Sitting
 from freezethaw.store import Lease, Snapshot
 from freezethaw.study import Study
-from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.protocol import Train, TrainingRun
 
-Train = Callable[[TrainingRun], object]
-Watch = Callable[[Decision, int, float], object]  # called with each loss: decision, epoch, loss
 Mark = tuple[float, int, int]  # a loss (times the sign), its run and epoch
 
 FINISHED = "study finished"  # events of this kind say why
 TAKEN = "run taken over"
 PAUSE = 0.2  # seconds before asking again where everything is under way
 HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
-DEADLY = 3  # workers that died in the same epoch of a run: the run itself is at fault
+DIED = "worker died"
+OVERDUE = 5  # exit code of a process whose training hung
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,13 @@ class Habits:
 
     every: int = 10  # epochs between checkpoints of a run that is not frozen
     in_memory: int = 2  # frozen runs that stay in memory
+    epoch_limit: float | None = None  # seconds for one epoch; a worker that keeps it has a process of its own
 
     @classmethod
-    def of(cls, checkpoints: Checkpoints) -> Habits:
-        """From what the user said of checkpoints."""
+    def of(cls, checkpoints: Checkpoints, epoch_limit: float | None = None) -> Habits:
+        """From what the user said."""
         every = cls.every if checkpoints.every is None else checkpoints.every
-        return cls(every, checkpoints.in_memory)
+        return cls(every, checkpoints.in_memory, epoch_limit)
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,12 @@ class Worker:
         keeper: CheckpointKeeper,
         habits: Habits | None = None,
         leaving: Callable[[], bool] = lambda: False,
-        watch: Watch | None = None,
+        look: Callable[[], object] = lambda: None,
     ) -> None:
         self.study, self.train, self.keeper = study, train, keeper
-        self.habits, self.leaving, self.watch = habits or Habits(), leaving, watch
+        self.habits, self.leaving = habits or Habits(), leaving
+        self.look = look  # called after each loss is recorded
+        self.epochs = 0  # trained by this worker
         self.memory = Memory(self.habits.in_memory)
         self._seen: Snapshot | None = None
         self._lowest: Mark | None = None
@@ -84,7 +88,7 @@ class Worker:
                 continue
             if decision is not None:
                 self.carry_out(decision, careful=inherited)
-                self._check_hope()
+                check_hope(self.study)
         return "left: the study can be continued"
 
     def _next(self) -> tuple[Decision | None, bool]:
@@ -92,19 +96,16 @@ class Worker:
         decision = self.study.take_over()
         if decision is None:
             return self.study.ask(), False
-        epoch, deaths = self._deaths(decision)
-        if deaths < DEADLY:
-            return decision, deaths > 0
-        text = (
-            f"run {decision.run}: {deaths} workers in turn were killed or crashed after epoch {epoch}: out of memory, "
-            "or a fault in a library"
-        )
+        epoch, causes = self._deaths(decision)
+        found = verdict(decision.run, epoch, causes)
+        if found is None:
+            return decision, bool(causes)
         with contextlib.suppress(LeaseLost):
-            Sitting(self, decision).fail(text)
+            Sitting(self, decision).fail(*found)
         return None, True
 
-    def _deaths(self, decision: Decision) -> tuple[int, int]:
-        """Epochs recorded of a run that was taken over, and how many workers have died there, one after the other.
+    def _deaths(self, decision: Decision) -> tuple[int, list[Cause]]:
+        """Epochs recorded of a run that was taken over, and why workers have died there, one after the other.
 
         They died at the same place if not even a checkpoint was saved between: who inherits a run saves every epoch
         that has to be trained again.
@@ -113,12 +114,16 @@ class Worker:
         known, run, token = shared.snapshot(), decision.run, shared.lease(decision).token
         epoch = known.runs[run - 1].epoch
         saved = max((c.epoch for c in known.checkpoints if c.run == run), default=0)
-        if not any(e.run == run and e.details.get("token") == token for e in shared.events("lease taken over")):
-            return epoch, 0  # it was given back
+        lost = [e for e in shared.events("lease taken over") if e.run == run and e.details.get("token") == token]
+        if not lost:
+            return epoch, []  # it was given back
         text = f"run {run} is taken over after epoch {epoch}; its last checkpoint is of epoch {saved}"
-        shared.stored.add_event(TAKEN, text, run, epoch, {"saved": saved})
-        taken = [(e.run, e.epoch, e.details.get("saved")) for e in shared.events(TAKEN)]
-        return epoch, taken.count((run, epoch, saved))
+        details = {"saved": saved, "from": lost[0].details.get("holder")}
+        shared.stored.add_event(TAKEN, text, run, epoch, details)
+        place = (run, epoch, saved)
+        taken = [e for e in shared.events(TAKEN) if (e.run, e.epoch, e.details.get("saved")) == place]
+        known_causes = {e.details.get("worker", ""): e.details.get("cause", "unknown") for e in shared.events(DIED)}
+        return epoch, [known_causes.get(e.details.get("from", ""), "unknown") for e in taken]
 
     def carry_out(self, decision: Decision, careful: bool = False) -> None:
         """Train one run until it is frozen, ends or is lost. `careful`: save every epoch that is trained again."""
@@ -141,7 +146,8 @@ class Worker:
             sitting.run = run
             run.leaving = self.leaving
             try:
-                self.train(run)
+                with self._limited(sitting):
+                    self.train(run)
             except BaseException as error:
                 _end_if_forked(process)
                 sitting.failed(error)
@@ -150,6 +156,26 @@ class Worker:
                 sitting.returned()
             finally:
                 sitting.run = run.kept = None  # they know each other: without this a model would outlive its sitting
+
+    @contextlib.contextmanager
+    def _limited(self, sitting: Sitting) -> Iterator[None]:
+        """While the training has the word, each of its epochs must end in time."""
+        limit = self.habits.epoch_limit
+        if limit is None:
+            yield
+            return
+
+        def ring() -> None:
+            with contextlib.suppress(FreezeThawError):
+                sitting.overdue(limit)
+            os._exit(OVERDUE)
+
+        sitting.alarm = Alarm(limit, ring)
+        sitting.alarm.start()
+        try:
+            yield
+        finally:
+            sitting.alarm.stop()
 
     @contextlib.contextmanager
     def _state(self, decision: Decision, lease: Lease) -> Iterator[_State]:
@@ -189,15 +215,17 @@ class Worker:
             lowest = self.lowest()
             self.keeper.make_room(chances, None if lowest is None else lowest[1:])
 
-    def _check_hope(self) -> None:
-        if any(run.losses for run in self.study.shared.seen().runs):
-            return
-        runs = [run for run in self.study.runs if not run.added]
-        if len(runs) >= HOPELESS and all(run.state == "failed" and not run.losses for run in runs):
-            raise StudyError(
-                f"the training failed in all of the first {len(runs)} runs; nothing can be learnt from that. The last "
-                f"error: {self.study.shared.last_event(FAILED)}"
-            )
+
+def check_hope(study: Study) -> None:
+    """Raise StudyError where every run failed before its first epoch: the training itself is at fault."""
+    if any(run.losses for run in study.shared.seen().runs):
+        return
+    runs = [run for run in study.runs if not run.added]
+    if len(runs) >= HOPELESS and all(run.state == "failed" and not run.losses for run in runs):
+        raise StudyError(
+            f"the training failed in all of the first {len(runs)} runs; nothing can be learnt from that. The last "
+            f"error: {study.shared.last_event(FAILED)}"
+        )
 
 
 def _lowest(known: Snapshot, sign: float) -> Mark | None:

@@ -80,7 +80,8 @@ def read(connection: Connection, study: int, number: int) -> StoredDecision:
     if row is None:
         raise StudyError(f"there is no decision {number!r}; the study has decisions 1 to {head.decisions}")
     basket = tuple(documents.load(row.basket))
-    return StoredDecision(of_row(row), basket, row.basis, row.definition, row.state, row.outcome, row.reached)
+    ended = (row.state, row.outcome, row.reached, row.committed, row.closed)
+    return StoredDecision(of_row(row), basket, row.basis, row.definition, *ended)
 
 
 def of_row(row: Row[Any], config: Mapping[str, Any] | None = None) -> Decision:

@@ -93,7 +93,8 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
         head = heads.lock(connection, study)
         what = "the lease to decide" if seen.run == DECISIONS else f"the lease of run {seen.run}"
         text = f"{what} was taken over from {seen.holder}, which is dead or silent"
-        events.add(connection, head, "lease taken over", text, seen.run or None, details={"token": seen.token + 1})
+        details = {"token": seen.token + 1, "holder": str(seen.holder)}
+        events.add(connection, head, "lease taken over", text, seen.run or None, details=details)
         heads.advance(connection, head)
     return Lease(seen.run, seen.token + 1, seen.decision)
 

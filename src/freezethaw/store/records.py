@@ -66,6 +66,8 @@ class StoredDecision:
     state: str  # pending, told, cancelled
     outcome: str
     reached: int | None
+    committed: int  # the change that brought it
+    closed: int | None  # the change that ended it; the same brought the next one where that goes on with the run
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """The training protocol and its forms: a function, a class, a command, or the name of one."""
 
-from freezethaw.trainers.command import CommandTrainer, command
+from freezethaw.trainers.command import CommandTrainer, command, limited
 from freezethaw.trainers.importing import NamedTrainer, named
 from freezethaw.trainers.of_class import ClassTrainer, function_of
-from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.protocol import Train, TrainingRun
 
 __all__ = [
     "ClassTrainer",
     "CommandTrainer",
     "NamedTrainer",
+    "Train",
     "TrainingRun",
     "command",
     "function_of",
+    "limited",
     "named",
 ]

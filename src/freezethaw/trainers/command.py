@@ -32,13 +32,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
 from freezethaw.trainers.of_class import RESERVED
-from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.protocol import Train, TrainingRun
 
 DIVERGED, OUT_OF_MEMORY, PREEMPTED = 10, 11, 12
 GRACE = 20.0  # seconds that a command has to save and leave
@@ -124,6 +124,16 @@ def command(words: Sequence[str] | str, folder: Path | None = None, epoch_limit:
         why = f"may not be executed: chmod +x {parts[0]}" if there else "is not found"
         raise TrainingError(f"the command {parts[0]!r} {why}")
     return CommandTrainer((found, *parts[1:]), str(home), epoch_limit)
+
+
+def limited(train: Train, epoch_limit: float | None) -> tuple[Train, float | None]:
+    """A training that keeps a time limit for each epoch, and the limit that is left for its worker to keep.
+
+    A command is ended, and its worker lives; anything else can be ended only together with its worker.
+    """
+    if epoch_limit is not None and isinstance(train, CommandTrainer):
+        return replace(train, epoch_limit=epoch_limit), None
+    return train, epoch_limit
 
 
 @dataclass(frozen=True)
@@ -309,7 +319,9 @@ class _Process:
                 if asked:
                     self._stop(signal.SIGKILL)
                     return
-                raise TrainingError(f"{self._trainer} printed no loss for {patience:g} seconds{self.output()}")
+                raise TrainingError(
+                    f"longer than {patience:g} s for one epoch: {self._trainer} printed no loss{self.output()}"
+                )
             if text or not self._exited():
                 gone = None
             elif gone is None:

@@ -66,5 +66,8 @@ class TrainingRun:
         self._go_on = self._advance(self._epoch, loss, save, metrics)
 
 
+Train = Callable[[TrainingRun], object]
+
+
 def _stay() -> bool:
     return False
