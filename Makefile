@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types layers check bench forecast latency regret rivals store faults fire figures clean
+.PHONY: help demo test lint types layers check bench forecast latency regret rivals store faults fire paper figures clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,13 @@ fire: $(VENV)/.dev  ## benchmark: a real tune with its processes killed, and wha
 	$(BIN)/python -m benchmarks.faults.runtime $(ARGS)
 
 bench: forecast latency regret store faults fire  ## all benchmarks; with RIVALS=1 rivals too
+
+# resumable, study by study; ARGS="--problem pmf" is one problem, ARGS="--processes 16" takes more cores
+paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: a small version in minutes
+	$(BIN)/python -m experiments.compare $(if $(QUICK),--quick) $(ARGS)
+	$(BIN)/python -m experiments.forecasts $(if $(QUICK),--quick)
+	$(BIN)/python -m experiments.draw $(if $(QUICK),--quick)
+	$(BIN)/python -m experiments.findings $(if $(QUICK),--quick)
 
 figures: $(VENV)/.dev  ## redraw the pictures of the docs
 	$(BIN)/python -m docs.draw

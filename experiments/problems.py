@@ -63,7 +63,7 @@ LOGISTIC = Problem(
     logistic_regression.SPACE,
     LogisticRegression,
     data.images,
-    budget=1000,
+    budget=800,
 )
 LDA = Problem(
     "lda",

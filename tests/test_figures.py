@@ -228,3 +228,41 @@ def test_calibration_shows_every_suite_and_what_is_perfect():
     assert list(figure.data[1].y) == [0.2] * 5 + [0.0] * 5
     assert figure.layout.shapes[0].y0 == pytest.approx(0.1)
     assert not figures.calibration({}).data
+
+
+# Studies.
+
+
+def test_lowest_losses_are_means_over_studies_and_the_view_leaves_the_first_epochs_out():
+    falling = np.array([[9.0, 5.0, 3.0, 2.0], [7.0, 3.0, 1.0, 0.0]])
+    late = np.array([[np.inf, 4.0, 4.0, 4.0]])
+    figure = figures.lowest_losses({"a": falling, "b": late}, skip=0.3)
+    lines = {trace.name: trace for trace in figure.data if not trace.fill}
+    assert lines["a"].y.tolist() == [8.0, 4.0, 2.0, 1.0]
+    assert lines["b"].x.tolist() == [2.0, 3.0, 4.0]
+    band = next(trace for trace in figure.data if trace.fill and trace.name == "a")
+    assert band.y[0] == pytest.approx(8.0 + 1.0)  # the standard error of 9 and 7
+    low, high = figure.layout.yaxis.range
+    assert low < 0.0
+    assert 5.0 < high < 8.0
+
+
+@pytest.mark.parametrize("depth", [False, True])
+def test_a_progression_holds_every_epoch_once_in_the_colour_of_its_time(depth):
+    order, losses = [1, 1, 2, 1, 3], [0.9, 0.8, 0.95, 0.7, 5.0]
+    figure = figures.progression(order, losses, depth, highest=1.0)
+    trace = figure.data[-1]
+    run, epoch, height = np.array(trace.customdata, dtype=float).T
+    when = np.array(trace.marker.color, dtype=float)
+    there = np.isfinite(run)
+    assert run[there].tolist() == [1, 1, 1, 2, 3]
+    assert epoch[there].tolist() == [1, 2, 3, 1, 1]
+    assert when[there].tolist() == [1, 2, 4, 3, 5]
+    assert height[there][:4].tolist() == [0.9, 0.8, 0.7, 0.95]
+    assert np.isnan(height[there][4])  # cut off
+    assert trace.type == ("scatter3d" if depth else "scatter")
+
+
+def test_a_progression_without_a_finite_loss_says_so():
+    with pytest.raises(FreezeThawError, match="no finite loss"):
+        figures.progression([1], [float("nan")])

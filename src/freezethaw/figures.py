@@ -37,8 +37,9 @@ PANELS_BEYOND = 3  # more runs than this get a panel each: bands on bands cannot
 OUTER_ROOM = 0.5  # how far beyond everything else a 90 % band is followed, in parts of the range
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
+    "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
+    "--use-angle=swiftshader", "--enable-unsafe-swiftshader",  # figures in three dimensions without a graphics card
 ]  # fmt: skip
 RENDER_SECONDS = 120
 
@@ -214,6 +215,87 @@ def asymptotes(
     return figure
 
 
+def lowest_losses(
+    methods: Mapping[str, Array], title: str = "Lowest loss against epochs", loss: str = "Loss", skip: float = 0.05
+) -> Figure:
+    """Draw the paper's figure 3: for each method the lowest loss after each epoch, the mean over studies.
+
+    Each method comes as an array (studies, epochs). Bands are one standard error of the mean. The first epochs, a share
+    `skip` of them, may leave the view: what counts would be a thin line at its lower edge otherwise.
+    """
+    several = any(len(curves) > 1 for curves in methods.values())
+    what = "mean over studies, and its standard error" if several else "one study each"
+    figure = _figure(title, what, "Epochs trained in all", loss)
+    lows, highs = [], []
+    for number, (name, curves) in enumerate(methods.items()):
+        known = np.isfinite(curves).all(axis=0)
+        x, y = np.arange(1.0, curves.shape[1] + 1.0)[known], curves[:, known]
+        mean, error = y.mean(axis=0), y.std(axis=0, ddof=min(1, len(y) - 1)) / np.sqrt(len(y))
+        if several:
+            fill = _faded(_colour(number), 0.16)
+            _band(figure, x, mean - error, mean + error, fill, name, legendgroup=name, showlegend=False)
+        line = {"color": _colour(number), "width": 2.5, "simplify": False}
+        figure.add_scatter(x=x, y=mean, mode="lines", line=line, name=name, legendgroup=name)
+        later = x > skip * curves.shape[1]
+        lows += [np.min((mean - error)[later], initial=np.inf)]
+        highs += [np.max((mean + error)[later], initial=-np.inf)]
+    if np.isfinite(lows).any():
+        low, high = min(lows), max(highs)
+        margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
+        figure.update_yaxes(range=[low - margin, high + margin])
+    return figure
+
+
+def progression(
+    order: Sequence[int],
+    losses: Sequence[float],
+    depth: bool = False,
+    title: str = "The runs of a study, and when each part was trained",
+    loss: str = "Loss",
+    highest: float | None = None,
+) -> Figure:
+    """Draw the paper's figure 4: every run's curve, each epoch in the colour of the time at which it was trained.
+
+    `order` holds the run of each epoch of the study, numbered by when it was started, `losses` the loss. With `depth`
+    the runs stand behind one another in the order of their start; without, this is seen from the side. Losses above
+    `highest` are cut off: unless given, the worst twentieth of them.
+    """
+    runs, y = np.asarray(order), np.asarray(losses, dtype=np.float64)
+    finite = y[np.isfinite(y)]
+    if not len(finite):
+        raise FigureError("there is no finite loss to draw")
+    top = float(np.quantile(finite, 0.95)) if highest is None else highest
+    seen = "seen from the side; " if not depth else ""
+    figure = _figure(title, f"{seen}colour: when in the study an epoch was trained", "Epoch of the run", loss)
+    parts = [np.flatnonzero(runs == run) for run in range(1, int(runs.max()) + 1)]
+    epoch, run, height, when = (np.empty(0),) * 4
+    for number, part in enumerate(parts, 1):  # one line for all, with a gap after each run
+        gap = np.array([np.nan])
+        epoch = np.concatenate([epoch, np.arange(1.0, len(part) + 1.0), gap])
+        run = np.concatenate([run, np.full(len(part), float(number)), gap])
+        height = np.concatenate([height, np.where(y[part] <= top, y[part], np.nan), gap])
+        when = np.concatenate([when, part + 1.0, gap])
+    bar = {"title": {"text": "Epoch of<br>the study"}, "thickness": 14, "outlinewidth": 0}
+    colours = {"color": when, "colorscale": "Viridis", "cmin": 1, "cmax": len(runs), "colorbar": bar}
+    hover = "run %{customdata[0]}, its epoch %{customdata[1]}: " + loss.lower() + " %{customdata[2]:.4g}<extra></extra>"
+    rest = {"customdata": np.stack([run, epoch, height], axis=1), "hovertemplate": hover, "showlegend": False}
+    if not depth:
+        faint = {"color": _faded(FAINT, 0.5), "width": 1, "simplify": False}
+        figure.add_scatter(x=epoch, y=height, mode="lines", line=faint, hoverinfo="skip", showlegend=False)
+        figure.add_scatter(x=epoch, y=height, mode="markers", marker={"size": 5, **colours}, **rest)
+        return figure
+    marker = {"size": 2.5, **(colours | {"showscale": False})}
+    line = {"width": 5, **colours}
+    figure.add_scatter3d(x=run, y=epoch, z=height, mode="lines+markers", line=line, marker=marker, **rest)
+    axis = {"gridcolor": GRID, "backgroundcolor": "white", "tickfont": {"size": 12}}
+    titles = {"x": "Run, by its start", "y": "Epoch of the run", "z": loss}
+    scene = {f"{name}axis": axis | {"title": {"text": text}} for name, text in titles.items()}
+    camera = {"eye": {"x": -1.45, "y": -1.45, "z": 0.8}, "center": {"x": 0.1, "y": 0.1, "z": -0.22}}
+    figure.update_layout(scene=scene | {"camera": camera, "aspectratio": {"x": 1.3, "y": 1.0, "z": 0.8}})
+    figure.update_layout(margin={"l": 10, "r": 10, "b": 10})
+    return figure
+
+
 def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
     """Draw how often losses fell into each tenth of their forecast: a line at 0.1 is perfect."""
     figure = _figure(
@@ -241,7 +323,7 @@ def write_png(figure: Figure, path: Path | str, width: int = 900, height: int = 
         raise FigureError(f"writing a PNG needs a browser: install one of {', '.join(BROWSERS)}")
     target = Path(path).resolve()
     sized = _go().Figure(figure).update_layout(width=width, height=height, autosize=False)
-    body = sized.to_html(full_html=False, include_plotlyjs="inline", config={"staticPlot": True})
+    body = sized.to_html(full_html=False, include_plotlyjs="inline", config={"displayModeBar": False})
     page = f'<!doctype html><meta charset="utf-8"><style>body{{margin:0;overflow:hidden}}</style>{body}'
     with tempfile.TemporaryDirectory() as folder:
         source, image = Path(folder) / "figure.html", Path(folder) / "figure.png"
