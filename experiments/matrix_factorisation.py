@@ -1,7 +1,8 @@
 """Probabilistic matrix factorisation on MovieLens 100K: rank, learning rate and l2 penalty (the paper's section 6).
 
 A rating is predicted as mean + b_user + b_item + U_user . V_item; rank 0 is the mean and the biases alone. The loss is
-the root mean squared error on 10 % of the ratings, held out, predictions clipped to [1, 5] as in Salakhutdinov's code.
+the root mean squared error on 10 % of the ratings, held out. The objective, in which a factor is penalised once for
+each rating it takes part in, and the clipping of predictions to [1, 5] are those of Salakhutdinov's code.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ START = 0.1  # standard deviation of the first factors
 
 
 class MatrixFactorisation:
-    """Minimises the sum of (error^2 + l2 |parameters of the rating|^2) / 2 by stochastic gradient descent.
+    """Minimises the sum of error^2 + l2 / 2 |parameters of the rating|^2 by stochastic gradient descent.
 
     The biases are two more columns of the factors: those of users are met by ones among the items', and vice versa.
     """
@@ -71,7 +72,7 @@ class MatrixFactorisation:
         rate, l2, rank = self.config["learning_rate"], self.config["l2"], int(self.config["rank"])
         P, Q = self.users[user], self.items[item]
         error = (rating - self.mean - np.einsum("nk,nk->n", P, Q))[:, None]
-        up, uq = error * Q - l2 * P, error * P - l2 * Q
+        up, uq = 2 * error * Q - l2 * P, 2 * error * P - l2 * Q
         up[:, rank + 1] = uq[:, rank] = 0.0  # the ones stay
         self.users += rate * _summed(up, user, data.USERS)
         self.items += rate * _summed(uq, item, data.ITEMS)

@@ -129,8 +129,8 @@ def test_rank_0_is_the_mean_and_the_biases():
         r = model.train.rows(order[start : start + matrix_factorisation.MINIBATCH])
         b, c = bias_of_user[r.user], bias_of_item[r.item]
         error = r.rating - (mean + b + c)
-        np.add.at(bias_of_user, r.user, 0.02 * (error - 0.05 * b))
-        np.add.at(bias_of_item, r.item, 0.02 * (error - 0.05 * c))
+        np.add.at(bias_of_user, r.user, 0.02 * (2 * error - 0.05 * b))
+        np.add.at(bias_of_item, r.item, 0.02 * (2 * error - 0.05 * c))
     model.train_epoch()
     h = model.held_out
     predicted = np.clip(mean + bias_of_user[h.user] + bias_of_item[h.item], 1, 5)
@@ -146,7 +146,7 @@ def test_a_rating_moves_its_user_and_its_item_only_and_the_ones_stay():
     assert np.flatnonzero((model.users != users).any(axis=1)).tolist() == [3]
     assert np.flatnonzero((model.items != items).any(axis=1)).tolist() == [4]
     error = 5.0 - model.mean - users[3] @ items[4]
-    expected = users[3] + 0.02 * error * items[4]
+    expected = users[3] + 0.02 * 2 * error * items[4]
     expected[-1] = 1.0
     assert model.users[3] == pytest.approx(expected, rel=1e-12)
     assert (model.users[:, -1] == 1).all()
