@@ -145,7 +145,7 @@ def test_a_hostile_record_touches_nothing_outside(study, keeper, tmp_path, place
     assert "not its own" in study.events()[-1].text
     study.record(lease, report(2, 1.0), type(new)(2, place, new.sha256, new.bytes), close="told")
     keeper._allowed = 0
-    keeper.make_room({}, None)
+    keeper.make_room(lambda kept: ({}, ()))
     assert (tmp_path / "outside" / "precious").exists()
 
 
@@ -220,7 +220,7 @@ def test_what_a_killed_worker_left_is_cleaned_by_the_next_owner(study, keeper):
     assert len(list(home.iterdir())) == 1
     assert loaded(keeper, taken) == (1, "run 1 epoch 1")
     trained(study, keeper, taken, [2, 3, 4])
-    keeper.tidy(taken, best=(1, 2))
+    keeper.tidy(taken, best={(1, 2)})
     assert [r.epoch for r in study.checkpoints(1)] == [2, 3, 4]
     keeper.tidy(taken)
     assert [r.epoch for r in study.checkpoints(1)] == [3, 4]
@@ -256,12 +256,13 @@ KEPT = [record(1, 1, 1), record(2, 1, 2), record(3, 2, 1), record(4, 3, 4), reco
 @pytest.mark.parametrize(
     ("allowed", "leased", "best", "expected"),
     [
-        (50, (), None, []),
-        (49, (), None, [1]),  # replaced by a later one of its run
-        (39, (), None, [1, 5]),  # then the least likely to thaw: run 4 has no chance
-        (0, (), None, [1, 5, 3, 4, 2]),
-        (0, (2,), (3, 4), [1, 5, 2]),  # leased and best never go
-        (49, (), (1, 1), [5]),
+        (50, (), {}, []),
+        (49, (), {}, [1]),  # replaced by a later one of its run
+        (39, (), {}, [1, 5]),  # then the least likely to thaw: run 4 has no chance
+        (0, (), {}, [1, 5, 3, 4, 2]),
+        (0, (2,), {(3, 4)}, [1, 5, 2]),  # leased and best never go
+        (0, (2,), {(3, 4), (1, 2)}, [1, 5]),
+        (49, (), {(1, 1)}, [5]),
     ],
 )
 def test_what_goes_first(allowed, leased, best, expected):
@@ -276,15 +277,43 @@ def test_checkpoints_stay_within_the_budget(study, tmp_path):
         trained(study, keeper, lease, [1], size=1000)
         if lease.run != 8:
             study.record(lease, close="told")
-    evicted = keeper.make_room({run: run / 10 for run in range(1, 9)}, best=(1, 1))
+    evicted = keeper.make_room(lambda kept: ({run: run / 10 for run in range(1, 9)}, {(1, 1)}))
     assert [r.run for r in evicted] == [2, 3, 4, 5]
     assert sum(r.bytes for r in study.checkpoints()) <= 5000
     assert len(places(keeper)) == len(study.checkpoints()) == 4
     assert {r.run for r in study.checkpoints()} == {1, 6, 7, 8}
-    assert keeper.make_room({}, None) == ()
+    assert keeper.make_room(lambda kept: 1 / 0) == (), "the judge is asked only where room is short"
     assert [e.kind for e in study.events()] == ["checkpoint evicted"] * 4
     thawed = decide(study, run=2, to_epoch=9).lease
     assert loaded(keeper, thawed) is None  # it is trained again from its start
+
+
+def test_what_another_worker_saves_while_room_is_made_stays(study, tmp_path):
+    """Its run is given back at once, and the judge may know nothing of it: it is not among what may go."""
+    keeper = CheckpointKeeper(study, tmp_path / "checkpoints", gb=1e-9)
+    mine, other = decide(study, to_epoch=9).lease, decide(study, to_epoch=9).lease
+    trained(study, keeper, mine, [1])
+    trained(study, keeper, other, [1])
+    study.record(mine, close="told")
+
+    def slow(kept):
+        trained(study, keeper, other, [2])
+        study.record(other, close="told")
+        return {}, ()
+
+    assert [(r.run, r.epoch) for r in keeper.make_room(slow)] == [(1, 1)]
+    assert (2, 2) in {(r.run, r.epoch) for r in study.checkpoints()}
+
+
+def test_a_budget_that_is_too_small_is_said_once(study, tmp_path):
+    keeper = CheckpointKeeper(study, tmp_path / "checkpoints", gb=1e-9)
+    lease = decide(study, to_epoch=9).lease
+    trained(study, keeper, lease, [1, 2])
+    for _ in range(3):
+        keeper.make_room(lambda kept: ({}, ()))
+    [event] = study.events()
+    assert event.kind == "disk budget exceeded"
+    assert "more than the budget of 1e-09 GB" in event.text
 
 
 # Elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 from pathlib import Path
@@ -383,3 +384,28 @@ def test_the_best_epoch_is_saved_even_if_it_is_the_first(url, tmp_path):
     bench = Bench(url, tmp_path / "kept", rising, candidates=[GOOD], budget=4)
     bench.worker.work()
     assert (1, 1) in {(c.run, c.epoch) for c in bench.study.shared.stored.checkpoints()}
+
+
+def noisy(run):
+    """The lowest loss is mostly luck: the best run is another one than that of the lowest loss."""
+    lucky = run.config["rate"] == 0.1
+    for epoch in run.epochs():
+        noise = -0.9 if lucky and epoch == 3 else 0.02 * math.sin(7 * epoch + run.number)
+        save = lambda folder, epoch=epoch: (folder / "bulk").write_bytes(b"\0" * 10_000)  # noqa: E731
+        run.report((1.0 if lucky else 0.3) + 1 / epoch + noise, save=save)
+
+
+def test_the_checkpoint_of_the_best_stays_whatever_the_budget(url, tmp_path):
+    """Lowest as told, and best with the noise removed: both may be asked for."""
+    wanted = {"max_epochs": 8, "candidates": [{"rate": 0.1}, GOOD, BAD], "seed": 1, "store": url}
+    kept = ft.Checkpoints(tmp_path / "kept", gb=1e-9, every=2)
+    result = ft.tune(noisy, SPACE, budget=24, checkpoints=kept, policy="random", **wanted)
+    lowest = min((loss, run.number, epoch) for run in result.runs for epoch, loss in enumerate(run.losses, 1))
+    assert lowest[1] != result.best.run, "this test is about another case"
+    with Store(url) as store:
+        there = {(c.run, c.epoch) for c in store.open("study").checkpoints()}
+    assert lowest[1:] in there
+    assert result.best.checkpoint.is_dir()
+    assert f"run-{result.best.run}/" in str(result.best.checkpoint)
+    assert len(there) == 2
+    assert len(events(url, "disk budget exceeded")) == 1

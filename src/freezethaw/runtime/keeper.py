@@ -6,7 +6,7 @@ import contextlib
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from freezethaw.trainers.protocol import Save
 
 GB = 1_000_000_000
 NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
+Mark = tuple[int, int]  # run and epoch
+# which checkpoints matter: how likely each run is to thaw, and what must stay
+Judge = Callable[[Sequence[StoredCheckpoint]], tuple[Mapping[int, float], Collection[Mark]]]
 LATEST = 2  # of a run, that are kept: the last one, and one to fall back on
 
 
@@ -46,11 +49,8 @@ class CheckpointKeeper:
         self._allowed = None if gb is None else int(gb * GB)
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
         self._open: set[str] = set()  # copies that are in use
+        self._said = False  # that the budget is too small
         self._home = f"{readable or 'study'}-{study.uid[:16]}"
-
-    def is_full(self) -> bool:
-        """Whether there is a budget, and the checkpoints exceed it."""
-        return self._allowed is not None and sum(c.bytes for c in self._study.checkpoints()) > self._allowed
 
     def save(self, lease: Lease, epoch: int, save: Save) -> NewCheckpoint:
         """Write a checkpoint; it counts once it is given to `StoredStudy.record` together with its losses.
@@ -89,21 +89,21 @@ class CheckpointKeeper:
         """The record of the newest checkpoint of a run."""
         return max(self._study.checkpoints(run), key=lambda r: (r.epoch, r.number), default=None)
 
-    def replaced(self, run: int, best: tuple[int, int] | None = None, coming: int = 1) -> tuple[StoredCheckpoint, ...]:
+    def replaced(self, run: int, best: Collection[Mark] = (), coming: int = 1) -> tuple[StoredCheckpoint, ...]:
         """Checkpoints of the run that may go once `coming` more are there; where room is short, all but the last."""
         everything = self._study.checkpoints()
         mine = sorted((c for c in everything if c.run == run), key=lambda record: (record.epoch, record.number))
         size = sum(c.bytes for c in everything) + coming * max((c.bytes for c in mine), default=0)
         latest = LATEST if self._allowed is None or size <= self._allowed else 1
         old = mine[: max(len(mine) + coming - latest, 0)]
-        return tuple(record for record in old if (record.run, record.epoch) != best)
+        return tuple(record for record in old if (record.run, record.epoch) not in best)
 
     def remove(self, records: Iterable[StoredCheckpoint]) -> None:
         """Remove the files of checkpoints that the store no longer counts."""
         for record in records:
             self._remove(record)
 
-    def tidy(self, lease: Lease, best: tuple[int, int] | None = None) -> None:
+    def tidy(self, lease: Lease, best: Collection[Mark] = ()) -> None:
         """Remove checkpoints of the run that later ones replace, and whatever a killed worker left behind."""
         old = self.replaced(lease.run, best, coming=0)
         if old:
@@ -117,15 +117,30 @@ class CheckpointKeeper:
             if name not in kept:
                 self._place.remove(name)
 
-    def make_room(self, chances: Mapping[int, float], best: tuple[int, int] | None) -> tuple[StoredCheckpoint, ...]:
-        """Evict what is least likely to thaw until the rest is within the budget; gives what went."""
-        if self._allowed is None:
+    def make_room(self, judge: Judge) -> tuple[StoredCheckpoint, ...]:
+        """Evict what is least likely to thaw until the rest is within the budget; gives what went.
+
+        `judge` is asked only where room is short, and last: what others save meanwhile is not among what may go.
+        """
+        kept = () if self._allowed is None else self._study.checkpoints()
+        if self._allowed is None or sum(c.bytes for c in kept) <= self._allowed:
             return ()
         leased = {lease.run for lease in self._study.leases()}
-        gone = to_evict(self._study.checkpoints(), self._allowed, chances, leased, best)
+        chances, best = judge(kept)
+        gone = to_evict(kept, self._allowed, chances, leased, best)
         evicted = self._study.drop_checkpoints([r.number for r in gone], "evicted") if gone else ()
         self.remove(evicted)
+        self._say_if_too_small(sum(c.bytes for c in kept) - sum(c.bytes for c in evicted))
         return evicted
+
+    def _say_if_too_small(self, left: int) -> None:
+        if self._allowed is not None and left > self._allowed and not self._said:
+            self._said = True
+            text = (
+                f"the checkpoints of the best epoch and of runs under way take {left / GB:.3g} GB, more than the "
+                f"budget of {self._allowed / GB:.3g} GB (gb); they stay, and other runs are thawed from their start"
+            )
+            self._study.add_event("disk budget exceeded", text)
 
     def _newest_good(self, lease: Lease, folder: Path) -> Loaded | None:
         for record in sorted(self._study.checkpoints(lease.run), key=lambda r: (-r.epoch, -r.number)):

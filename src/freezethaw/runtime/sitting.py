@@ -241,9 +241,9 @@ class Sitting:
         """Save the run as it is now, unless it was saved at this epoch already; with those that it replaces."""
         if save is None or self._saved == self.epoch:
             return None, ()
-        lease, lowest = self.worker.study.shared.lease(self.decision), self.worker.lowest()
+        lease = self.worker.study.shared.lease(self.decision)
         new = self.worker.keeper.save(lease, self.epoch, save)
-        return new, self.worker.keeper.replaced(lease.run, None if lowest is None else lowest[1:])
+        return new, self.worker.keeper.replaced(lease.run, self.worker.best_marks())
 
     def _is_best(self, loss: float) -> bool:
         """Whether this is a new best loss of the study, or that very epoch trained again."""

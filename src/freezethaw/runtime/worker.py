@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError
 from freezethaw.records import Checkpoints, Decision
 from freezethaw.runtime.alarm import Alarm
 from freezethaw.runtime.deaths import Cause, verdict
-from freezethaw.runtime.keeper import CheckpointKeeper
+from freezethaw.runtime.keeper import CheckpointKeeper, nearest
 from freezethaw.runtime.memory import Memory
 from freezethaw.runtime.sitting import FAILED, Sitting
-from freezethaw.store import Lease, Snapshot
+from freezethaw.store import Lease, Snapshot, StoredCheckpoint
 from freezethaw.study import Study
 from freezethaw.trainers.protocol import Train, TrainingRun
 
@@ -74,6 +73,7 @@ class Worker:
         self.memory = Memory(self.habits.in_memory)
         self._seen: Snapshot | None = None
         self._lowest: Mark | None = None
+        self._best: set[tuple[int, int]] = set()  # as it was when room was short
 
     def work(self) -> str:
         """Until the study is finished, or `leaving` says so; returns why it ended."""
@@ -205,15 +205,21 @@ class Worker:
         """Losses times this are to be small."""
         return 1.0 if self.study.direction == "minimize" else -1.0
 
+    def best_marks(self) -> set[tuple[int, int]]:
+        """Runs and epochs whose checkpoints must stay: the lowest loss, and the best with the noise removed."""
+        lowest = self.lowest()
+        return self._best | (set() if lowest is None else {lowest[1:]})
+
     def make_room(self) -> None:
-        """Keep the checkpoints within their budget. The best run, with the noise removed, is the last to go."""
-        if self.keeper.is_full():
-            chances = _chances(self.study)
-            best = self.study.best
-            if best is not None:
-                chances[best.run] = math.inf
-            lowest = self.lowest()
-            self.keeper.make_room(chances, None if lowest is None else lowest[1:])
+        """Keep the checkpoints within their budget."""
+        self.keeper.make_room(self._judge)
+
+    def _judge(self, kept: Sequence[StoredCheckpoint]) -> tuple[dict[int, float], set[tuple[int, int]]]:
+        best = self.study.best
+        if best is not None:
+            saved = nearest(kept, best, self.study.runs[best.run - 1].losses, self.sign)
+            self._best = {(best.run, best.epoch if saved is None else saved.epoch)}
+        return _chances(self.study), self.best_marks()
 
 
 def check_hope(study: Study) -> None:
