@@ -40,6 +40,7 @@ def tune(
     policy: str = "improvement_rate",
     prices: Prices | None = None,
     callbacks: Sequence[Callback] = (),
+    tags: Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
@@ -51,7 +52,8 @@ def tune(
     `epoch_limit`: seconds for one epoch (the first of a start or thaw with building and loading). A run that takes
     longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
     `callbacks`: each is called, in this process, with a `Notice` of every decision, epoch, freeze and end. One that
-    raises is reported, and the study goes on. `progress` None: on a terminal.
+    raises is reported, and the study goes on. `tags`: words by which to find the study again; None leaves those that
+    it has. `progress` None: on a terminal.
     """
     if workers < 1:
         raise StudyError(f"workers must be at least 1, not {workers!r}")
@@ -79,6 +81,8 @@ def tune(
             prices=prices,
         )
         try:
+            if tags is not None:
+                study.shared.stored.tag(tags)
             teller = Teller(study, callbacks)
             with _shown(study, progress) as show, teller.until_the_end() as ends:
 

@@ -40,6 +40,20 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "metric.accuracy" in cli("export", "--store", "sqlite:///mine.db").stdout
 
 
+def test_tags_are_shown_found_and_kept(cli, training):
+    url = "sqlite:///study.db"
+    cli(*SEARCH, "--quiet", "--budget", "2", "--tag", "mnist", "--tag", "first try")
+    cli(*SEARCH, "--quiet", "--budget", "3")
+    assert "tags      mnist, first try" in cli("status", "--store", url).stdout
+    assert json.loads(cli("status", "--store", url, "--json").stdout)["tags"] == ["mnist", "first try"]
+    assert "mnist, first try" in cli("studies", "--store", url, "--tag", "mnist").stdout
+    assert cli("studies", "--store", url, "--tag", "mnist", "--tag", "x").stdout == "no study with this tag\n"
+    for words in ([], ["--runs"]):
+        rows = json.loads(cli("export", "--store", url, "--json", *words).stdout)
+        assert {row["tags"] for row in rows} == {"mnist, first try"}
+    assert "without a comma" in cli(*SEARCH, "--tag", "a,b", code=1).stderr
+
+
 def test_the_function_is_not_hidden_by_its_module(cli, training):
     cli(*SEARCH, "--quiet", "--budget", "2")
     assert not isinstance(ft.tune, type(ft))

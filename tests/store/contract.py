@@ -40,6 +40,29 @@ class StoreContract:
         assert again.load() == first.load()
         assert again.load().version == 1
 
+    def test_tags_are_for_people_and_stay_where_nothing_is_said_of_them(self, url):
+        study = opened(url)
+        study.tag(["雪", "first try", "雪"])
+        before = study.load()
+        assert before.definition["tags"] == ["雪", "first try"]
+        again = opened(url)  # with a definition that says nothing of tags
+        assert again.load() == before
+        assert again.load().version == 1, "no decision depends on tags"
+        wider = opened(url, max_epochs=20)
+        assert (wider.load().version, wider.load().definition["tags"]) == (2, ["雪", "first try"])
+        opened(url, name="other")
+        with Store(url) as store:
+            assert [info.tags for info in store.studies()] == [("雪", "first try"), ()]
+        wider.tag([])
+        assert wider.load().definition["tags"] == []
+
+    @pytest.mark.parametrize("tags", ["mnist", 3, [3], [""], [" "], ["a,b"], ["a\nb"], ["x" * 51]])
+    def test_what_is_no_tag_is_refused(self, url, tags):
+        study = opened(url)
+        with pytest.raises(StudyError, match=r"tags are a list|a tag is a text"):
+            study.tag(tags)
+        assert "tags" not in study.load().definition
+
     def test_two_who_create_at_once_get_the_same_study(self, url):
         barrier, uids = threading.Barrier(6), []
 

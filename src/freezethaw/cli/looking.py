@@ -28,26 +28,32 @@ STATES = ("pending", "frozen", "finished", "diverged", "failed")
 
 
 @app.command()
-def studies(store: StoreOption, as_json: JsonOption = False) -> None:
+def studies(
+    store: StoreOption,
+    tag: Annotated[list[str] | None, typer.Option(help="Only those that have this tag.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the studies of a store.
 
     \b
-    Example:
+    Examples:
       freezethaw studies --store sqlite:///digits.db
+      freezethaw studies --store sqlite:///digits.db --tag baseline
     """
     with opened_store(store) as opened:
-        found = opened.studies()
+        found = [study for study in opened.studies() if set(tag or ()) <= set(study.tags)]
     if as_json:
         print_json([asdict(study) for study in found])
         return
     if not found:
-        typer.echo("no study yet")
+        typer.echo("no study with this tag" if tag else "no study yet")
         return
     from rich.table import Table
 
-    table = Table("study", "runs", "epochs", "decisions", "created", box=None)
+    table = Table("study", "runs", "epochs", "decisions", "created", "tags", box=None)
     for study in found:
-        table.add_row(study.name, str(study.runs), str(study.epochs), str(study.decisions), study.created)
+        counts = (str(study.runs), str(study.epochs), str(study.decisions))
+        table.add_row(study.name, *counts, study.created, ", ".join(study.tags))
     console().print(table)
 
 
@@ -103,6 +109,7 @@ def _status(study: StoredStudy, last: int) -> dict[str, Any]:
     states: Counter[str] = Counter(run.state for run in known.runs if not run.added)
     return {
         "name": study.name,
+        "tags": definition.get("tags", []),
         "direction": definition["direction"],
         "max_epochs": definition["max_epochs"],
         "budget": definition.get("budget") or {},
@@ -154,6 +161,8 @@ def _event(event: Event) -> dict[str, Any]:
 def _show_status(found: Mapping[str, Any]) -> None:
     out = console()
     out.print(f"study {found['name']} in {found['store']}", style="bold")
+    if found["tags"]:
+        out.print(f"tags      {', '.join(found['tags'])}")
     runs = ", ".join(f"{count} {state}" for state, count in found["runs"].items()) or "none yet"
     added = f", {found['added_runs']} from elsewhere" if found["added_runs"] else ""
     out.print(f"runs      {sum(found['runs'].values())}: {runs}{added}")

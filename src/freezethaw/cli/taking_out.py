@@ -52,7 +52,9 @@ def export(
         raise typer.BadParameter("Parquet is no text: say where to with --output FILE")
     with opened_stored(store, name) as (_, study):
         known = study.load()
+        tags = known.definition.get("tags")
         rows = _run_rows(known) if runs else _epoch_rows(known, study)
+        rows = [row | {"tags": ", ".join(tags)} for row in rows] if tags else rows
     try:
         _write(rows, form, output)
     except OSError as error:

@@ -2,6 +2,8 @@
 
 A definition is a plain dict: `space` (as `Space.to_dict` gives it), `max_epochs`, `direction`, `seed`, `policy`,
 `model`, `candidates`, `budget`, `finish_best`. Every version is kept, and a decision names the one it was taken under.
+`tags` are for people: no decision depends on them, so they change without a new version, and stay where a definition
+says nothing of them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from freezethaw.store.records import Definition
 
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # another one would be another study
+TAGS = "tags"
+LONGEST_TAG = 50
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ def checked(definition: Definition) -> dict[str, Any]:
 def amend(old: Definition, new: Definition, name: str) -> Amendment:
     """Continue `old` as `new` wishes; raises StudyError, with the difference, where that would be another study."""
     old, new = checked(old), checked(new)
+    if TAGS in old:
+        new = {TAGS: old[TAGS]} | new
     for key in FIXED:
         if old.get(key) != new.get(key):
             raise _refused(name, f"its {key} is {old.get(key)!r}, not {new.get(key)!r}")
@@ -56,6 +62,17 @@ def amend(old: Definition, new: Definition, name: str) -> Amendment:
     changed = [f"space: {text}" for text in space.changed]
     changed += [_told(key, old, new) for key in _others(old, new) if old.get(key) != new.get(key)]
     return Amendment(new, "; ".join(changed))
+
+
+def checked_tags(tags: object) -> list[str]:
+    """Tags as they are kept: short texts, none twice."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise StudyError(f"tags are a list of texts, such as ['mnist', 'first try'], not {tags!r}")
+    found = list(dict.fromkeys(tags))
+    for tag in found:
+        if not isinstance(tag, str) or not 0 < len(tag.strip()) <= LONGEST_TAG or not tag.isprintable() or "," in tag:
+            raise StudyError(f"a tag is a text of 1 to {LONGEST_TAG} characters without a comma, not {tag!r}")
+    return found
 
 
 def _others(old: Definition, new: Definition) -> Iterable[str]:

@@ -135,6 +135,7 @@ class StudyInfo:
     epochs: int
     decisions: int
     created: str
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Config
@@ -127,11 +127,22 @@ class Store:
     def studies(self) -> tuple[StudyInfo, ...]:
         """All studies, oldest first."""
         trained = select(runs.c.study, func.sum(runs.c.epochs).label("epochs")).group_by(runs.c.study).subquery()
-        query = select(study_table, trained.c.epochs).outerjoin(trained, trained.c.study == study_table.c.id)
+        defined = (definition_table.c.study == study_table.c.id, definition_table.c.version == study_table.c.definition)
+        query = select(study_table, trained.c.epochs, definition_table.c.document).join(
+            definition_table, and_(*defined)
+        )
+        query = query.outerjoin(trained, trained.c.study == study_table.c.id).order_by(study_table.c.id)
         with self._database.reading() as connection:
             return tuple(
-                StudyInfo(row.name, row.runs, int(row.epochs or 0), row.decisions, row.created)
-                for row in connection.execute(query.order_by(study_table.c.id))
+                StudyInfo(
+                    row.name,
+                    row.runs,
+                    int(row.epochs or 0),
+                    row.decisions,
+                    row.created,
+                    tuple(documents.load(row.document).get(definitions.TAGS, ())),
+                )
+                for row in connection.execute(query)
             )
 
     def delete(self, name: str) -> None:
@@ -307,7 +318,15 @@ class StoredStudy:
         with self._changing(holder) as (connection, head):
             return checkpoints.drop(connection, head, numbers, why, holder.run if holder else None)
 
-    # Wishes and events.
+    # Tags, wishes and events.
+
+    def tag(self, tags: Iterable[str]) -> None:
+        """Put tags on the study, in place of those that it has."""
+        checked = definitions.checked_tags(tags)
+        with self._changing() as (connection, head):
+            definition = loading.read(connection, self._study, head.definition) | {definitions.TAGS: checked}
+            where = (definition_table.c.study == self._study, definition_table.c.version == head.definition)
+            connection.execute(update(definition_table).where(*where).values(document=documents.dump(definition)))
 
     def enqueue(self, config: Config, to_epoch: int = 1) -> int:
         """Wish that a configuration be started; returns the wish's number."""
