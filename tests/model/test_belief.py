@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,6 +79,22 @@ def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
     assert weights[4] == 0.0
     assert 1 / np.sum(weights**2) >= 2.0 - 1e-6
     assert (np.diff(weights) <= 0).all()
+
+
+def test_samples_are_many_at_first_and_ten_later_and_those_that_go_are_drawn_at_random():
+    wanted = belief_module.samples_wanted
+    assert [wanted("drift", n) for n in (0, 1, 100, 150, 200, 10_000)] == [20, 20, 20, 13, 10, 10]
+    assert wanted("paper", 1) == 10
+    belief = begin(falling(), "drift", np.random.default_rng(0))
+    weights = np.linspace(1.0, 2.0, 20)
+    uneven = replace(belief, log_weights=tuple(np.log(weights / weights.sum())))
+    stayed = np.zeros(20)
+    for seed in range(300):
+        fewer, kept = belief_module._kept(uneven, 10, np.random.default_rng(seed))
+        stayed[kept] += 1
+        assert [fewer.samples[i] for i in range(10)] == [uneven.samples[k] for k in kept]
+        np.testing.assert_allclose(fewer.weights, weights[kept] / weights[kept].sum())
+    assert (np.abs(stayed / 300 - 0.5) < 0.15).all()
 
 
 def test_a_loss_outside_the_range_casts_a_new_anchor():

@@ -133,3 +133,15 @@ def test_a_surprise_is_worth_more_near_the_best():
     found = gains([outlook], [0.0], np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
     assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]
+
+
+def test_waiting_for_a_surprise_pays_every_epoch():
+    epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
+    hopeless = Outlook(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)))
+    chance = np.array([[0.01, 0.02, 0.04]])
+    found = gains([hopeless], [0.0], np.ones(1), chance)
+    assert found.forecast == pytest.approx(0.0, abs=1e-12)
+    rate, at = rates(found, epochs, done, np.zeros(1))
+    once = expected_improvement(0.0, np.array([0.1]), np.ones(1))[0]
+    assert at[0] == 0
+    assert rate[0] == pytest.approx(0.01 * once)  # not 0.04 * once / sqrt(16), which would be as much

@@ -2,10 +2,11 @@
 
 An *anchor* freezes what turns losses into model units: the transform and the range of the mean's prior. Between two
 anchors a sample's weight is multiplied by its predictive density of the new losses, which is exact because nothing else
-changed; one sample is moved by the slice sampler at a time, so that no decision is slow. A new anchor is cast when a
-loss falls outside the anchored range or when the number of losses has grown by a third: losses are transformed anew and
-samples are mapped to the new units. Anchors that follow one another closely differ little, so the regular moves are
-enough to settle the samples in them. The first samples are draws from the prior, so there is no burn-in.
+changed; while losses are few every sample is moved by the slice sampler at each decision, later one at a time, so that
+no decision is slow. A new anchor is cast when a loss falls outside the anchored range or when the number of losses has
+grown by a third: losses are transformed anew and samples are mapped to the new units. Anchors that follow one another
+closely differ little, so the regular moves are enough to settle the samples in them. The first samples are draws from
+the prior, so there is no burn-in.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Specification, Values
 
 SAMPLES = 10
-SWEEPS = 20  # how often every sample has moved by the time the number of losses has doubled, about
-MOST_SWEEPS = 4  # in one decision: while there are few losses, samples cannot keep that pace
+FIRST_SAMPLES = 20  # while there are few losses: doubt about the model itself is largest then, and samples are cheap
+FEW_LOSSES = 100
+SWEEPS = 40  # how often every sample has moved by the time the number of losses has doubled, about
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
@@ -163,8 +165,16 @@ def gather(observations: Observations, transform: Transform) -> Curves:
     )
 
 
-def begin(observations: Observations, model: str, rng: np.random.Generator, count: int = SAMPLES) -> Belief:
+def samples_wanted(model: str, losses: int) -> int:
+    """How many samples carry the belief: ten in the paper's model; more while there are few losses in ours."""
+    if model in STANDARDISED:
+        return SAMPLES
+    return min(max(FIRST_SAMPLES * FEW_LOSSES // max(losses, 1), SAMPLES), FIRST_SAMPLES)
+
+
+def begin(observations: Observations, model: str, rng: np.random.Generator, count: int | None = None) -> Belief:
     """The first belief: draws from the prior, weighed and moved."""
+    count = count or samples_wanted(model, observations.count)
     anchor = Anchor.cast(observations, model)
     target = _target(observations, model, anchor)
     samples = tuple(sweep(target, draw_start(target, rng), rng) for _ in range(count))
@@ -194,7 +204,7 @@ def carry(
     posteriors = [
         _conditioned(target, s, previous) for s, previous in zip_longest(belief.samples, known[: len(belief.samples)])
     ]
-    belief, kept = _revived(_weighed(belief, posteriors), rng)
+    belief, kept = _kept(_weighed(belief, posteriors), samples_wanted(belief.model, observations.count), rng)
     posteriors = [posteriors[k] for k in kept]
     for at, share in _turns(belief, target, rng):
         belief = _moved(belief, at, share, target, rng)
@@ -253,11 +263,17 @@ def tempered(logs: Array) -> Array:
     return np.asarray(scaled - logsumexp(scaled))
 
 
-def _revived(belief: Belief, rng: np.random.Generator) -> tuple[Belief, list[int]]:
-    """Samples that explain nothing at all are replaced by living ones; whose place each sample takes."""
+def _kept(belief: Belief, wanted: int, rng: np.random.Generator) -> tuple[Belief, list[int]]:
+    """No more samples than wanted, and all of them alive; whose place each takes.
+
+    Those to go are drawn at random, so that the others still stand for the same distribution; samples that explain
+    nothing at all are replaced by living ones.
+    """
+    count = len(belief.samples)
     alive = np.flatnonzero(np.isfinite(belief.log_weights))
-    kept = [i if i in alive else int(rng.choice(alive)) for i in range(len(belief.samples))]
-    if len(alive) == len(kept):
+    stay = np.sort(rng.permutation(count)[:wanted]) if wanted < count else np.arange(count)
+    kept = [int(i) if i in alive else int(rng.choice(alive)) for i in stay]
+    if kept == list(range(count)):
         return belief, kept
     logs = np.array([belief.log_weights[k] for k in kept])
     return replace(
@@ -273,7 +289,7 @@ def _turns(belief: Belief, target: Target, rng: np.random.Generator) -> list[tup
     count, all_moves = len(belief.samples), len(moves(target.parameters))
     sweeps = SWEEPS * count / max(int(target.curves.counts.sum()), 1)
     if sweeps >= 1:
-        return [((belief.turn + i) % count, all_moves) for i in range(min(round(sweeps), MOST_SWEEPS))]
+        return [((belief.turn + i) % count, all_moves) for i in range(min(round(sweeps), count))]
     due = int(sweeps * all_moves + rng.random())  # on average as many as wanted, which may be less than one
     return [(belief.turn % count, due)] if due else []
 

@@ -19,21 +19,28 @@ Array = NDArray[np.float64]
 class Gains:
     """For P runs and E epochs: expected improvement and its chance, averaged over the samples."""
 
-    improvement: Array  # (P, E)
-    chance: Array  # (P, E)
+    forecast: Array  # (P, E) improvement that the forecasts promise
+    surprising: Array  # (P, E) improvement beyond all forecasts
+    chance: Array  # (P, E) of either
+
+    @property
+    def improvement(self) -> Array:
+        """(P, E) both parts."""
+        return self.forecast + self.surprising
 
 
 def gains(outlooks: Sequence[Outlook], bests: Sequence[float], weights: Array, surprise: Array | float = 0.0) -> Gains:
     """Average over samples and mixture components; with chance `surprise` (P, E) a run is anywhere about its mean."""
-    improvement = np.zeros_like(outlooks[0].mean)
-    chance = np.zeros_like(improvement)
+    forecast, surprising, chance = (np.zeros_like(outlooks[0].mean) for _ in range(3))
     for outlook, best, weight in zip(outlooks, bests, weights, strict=True):
-        parts = [((1.0 - surprise) * w, d) for w, d in zip(outlook.weights, outlook.deviations, strict=True)]
-        parts.append((np.broadcast_to(surprise, improvement.shape), np.full_like(improvement, SPREAD)))
-        for w, deviation in parts:
-            improvement += weight * w * expected_improvement(best, outlook.mean, deviation)
-            chance += weight * w * probability_of_improvement(best, outlook.mean, deviation)
-    return Gains(improvement, chance)
+        for w, deviation in zip(outlook.weights, outlook.deviations, strict=True):
+            share = weight * (1.0 - surprise) * w
+            forecast += share * expected_improvement(best, outlook.mean, deviation)
+            chance += share * probability_of_improvement(best, outlook.mean, deviation)
+        spread = np.full_like(forecast, SPREAD)
+        surprising += weight * surprise * expected_improvement(best, outlook.mean, spread)
+        chance += weight * surprise * probability_of_improvement(best, outlook.mean, spread)
+    return Gains(forecast, surprising, chance)
 
 
 def rates(
@@ -42,11 +49,14 @@ def rates(
     """(P,) the best improvement for each epoch spent, and at which of the E epochs.
 
     `done` (P,) is spent already; taking a run up has a `price` (P,) in epochs; and at most `left` more can be spent:
-    what cannot be reached any more is worth nothing.
+    what cannot be reached any more is worth nothing. A surprise gives no sign before it comes: whoever waits for one
+    pays all epochs.
     """
     ahead = epochs[None, :] - done[:, None]
-    cost = expected_cost(np.maximum(ahead, 1.0), found.chance) + price[:, None]
-    rate = np.where((ahead > 0) & (ahead <= left), found.improvement / cost, -np.inf)
+    whole = np.maximum(ahead, 1.0)
+    rate = found.forecast / (expected_cost(whole, found.chance) + price[:, None])
+    rate += found.surprising / (whole + price[:, None])
+    rate = np.where((ahead > 0) & (ahead <= left), rate, -np.inf)
     at = rate.argmax(axis=1)
     return rate[np.arange(len(rate)), at], at
 
