@@ -27,6 +27,7 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     done = cli(*SEARCH, "--name", "mine")
     assert "ended: budget spent: 14 epochs" in done.stdout
     assert "best: run" in done.stdout
+    assert "to go on: the same command with a larger budget" in done.stdout
     assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
     assert "epoch    1  loss" in done.stdout  # progress, line by line
     again = json.loads(cli(*SEARCH, "--name", "mine", "--budget", "20", "--json").stdout)
@@ -281,3 +282,15 @@ def test_the_demo(cli, tmp_path):
     assert (tmp_path / "freezethaw-demo" / "study.db").is_file()
     assert "run" in cli("best", "--store", "sqlite:///freezethaw-demo/study.db").stdout
     assert os.listdir(tmp_path) == ["freezethaw-demo"]  # noqa: PTH208
+
+
+def test_the_progress_says_once_that_a_run_has_failed(cli, training):
+    (training / "train.py").write_text(
+        "def train(run):\n    run.config['rate'] < 0.1 or 1 / 0\n    for e in run.epochs(): run.report(1 / e)\n"
+    )
+    shown = cli(*SEARCH, "--seed", "1").stdout
+    failed = [line.split()[1] for line in shown.splitlines() if "failed" in line]
+    assert failed
+    assert len(failed) == len(set(failed))
+    again = cli(*SEARCH, "--seed", "1", "--budget", "16").stdout
+    assert not set(failed) & {line.split()[1] for line in again.splitlines() if "failed" in line}

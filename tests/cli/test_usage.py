@@ -121,6 +121,7 @@ def test_a_password_is_never_shown(cli, name):
 def test_wrong_usage(cli, filled, words, message):
     done = cli(*words, store=filled, code=2)
     assert message in done.stderr
+    assert "Invalid value: " not in done.stderr
     assert not done.stdout
 
 
@@ -134,7 +135,8 @@ def test_wrong_usage(cli, filled, words, message):
         (["forecast", "rat=0.1", "kind=a"], "rat"),
         (["status", "--name", "nowhere"], "there is no study 'nowhere'"),
         (["status", "--store", "mysql://x"], "stores of kind 'mysql' are not known"),
-        (["status", "--store", "nonsense"], "cannot read the store's URL"),
+        (["status", "--store", "nonsense"], "there is no store sqlite:///nonsense: no such file"),
+        (["status", "--store", "sqlite:/nonsense:x"], "cannot read the store's URL"),
         (["run", "missing.toml"], "cannot read missing.toml"),
         (["run", "missing.py:train"], "there is no file"),
         (["check", "missing.py:train"], "there is no file"),
@@ -145,6 +147,16 @@ def test_wrong_values(cli, filled, words, message):
     assert message in done.stderr
     assert done.stderr.startswith("freezethaw: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_is_a_store_too(cli, filled):
+    file = filled.removeprefix("sqlite:///")
+    assert cli("status", "--store", file).stdout == cli("status", "--store", filled).stdout
+
+
+def test_a_study_file_without_its_ending(cli, tmp_path):
+    (tmp_path / "mine.toml").write_text("")
+    assert "did you mean mine.toml?" in cli("run", "mine", code=2).stderr
 
 
 def test_no_store_at_all(cli, tmp_path):

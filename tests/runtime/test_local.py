@@ -21,7 +21,7 @@ from freezethaw.runtime.worker import FAILED
 from freezethaw.store import Store
 from freezethaw.trainers import command
 from tests.runtime import trainings
-from tests.runtime.trainings import BAD, GOOD, LOG, SPACE
+from tests.runtime.trainings import BAD, GOOD, GROUP, LOG, SPACE
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
 QUICK = {"budget": 24, "every": 3, "replay": False}
@@ -98,6 +98,35 @@ def test_workers_that_the_system_kills_for_want_of_memory(url, tmp_path, monkeyp
     by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
     assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
     assert "3 workers in turn were killed for want of memory after epoch 0" in events(url, FAILED)[0].text
+    assert "by the system, for want of memory" in events(url, "worker died")[0].text
+
+
+@pytest.fixture
+def small_group():
+    """A control group with little memory, if this system lets us make one."""
+    for home, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(home) / f"freezethaw-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text("200000000")
+            yield group
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+        return
+    pytest.skip("cannot make a control group with little memory")
+
+
+def test_workers_that_the_kernel_really_kills_for_want_of_memory(url, small_group, monkeypatch):
+    monkeypatch.setenv(GROUP, str(small_group))
+    result = tuned(trainings.greedy, url, budget=9)
+    by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
+    assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
+    assert len(events(url, "worker died")) == 3
     assert "by the system, for want of memory" in events(url, "worker died")[0].text
 
 

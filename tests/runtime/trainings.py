@@ -13,6 +13,7 @@ import freezethaw as ft
 SPACE = ft.Space(rate=ft.Float(0.0, 1.0))
 GOOD, BAD = {"rate": 0.2}, {"rate": 0.8}
 LOG = "FREEZETHAW_TEST_LOG"
+GROUP = "FREEZETHAW_TEST_GROUP"
 
 
 def descend(run):
@@ -31,6 +32,15 @@ def killed_as_by_the_oom_killer(run):
     for epoch in run.epochs():
         if epoch == 2 and run.config["rate"] > 0.5:
             os.kill(os.getpid(), signal.SIGKILL)
+        run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+
+
+def greedy(run):
+    """Where the rate is high it wants more memory than its control group may have; the kernel kills it."""
+    for epoch in run.epochs():
+        if run.config["rate"] > 0.5:
+            (Path(os.environ[GROUP]) / "cgroup.procs").write_text(str(os.getpid()))
+            bytearray(2_000_000_000)
         run.report(1.0 / epoch, save=lambda folder: (folder / "x").write_text("x"))
 
 

@@ -79,6 +79,11 @@ def _main(
     _ = version
 
 
+def url_of(store: str | None) -> str | None:
+    """A store as it is told; the path of a file means an SQLite file."""
+    return store if store is None or ":" in store else f"sqlite:///{store}"
+
+
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -86,7 +91,8 @@ StoreOption = Annotated[
         envvar="FREEZETHAW_STORE",
         metavar="URL",
         show_envvar=True,
-        help="Where the study is: sqlite:///study.db or postgresql+psycopg://user@host/database.",
+        callback=url_of,
+        help="Where the study is: sqlite:///study.db, or its file, or postgresql+psycopg://user@host/database.",
     ),
 ]
 NameOption = Annotated[

@@ -14,6 +14,7 @@ from freezethaw.cli.app import (
     JsonOption,
     NameOption,
     StoreOption,
+    UsageError,
     app,
     console,
     opened_stored,
@@ -142,9 +143,9 @@ def _epochs(text: str | None) -> list[float]:
     try:
         found = [float(part) for part in (text or "").split(",") if part.strip()]
     except ValueError:
-        raise typer.BadParameter(f"--epochs is {text!r}; write numbers with commas, such as 10,20") from None
+        raise UsageError(f"--epochs is {text!r}; write numbers with commas, such as 10,20") from None
     if any(not 0 < epoch < 1e9 for epoch in found):
-        raise typer.BadParameter(f"--epochs is {text!r}; epochs are positive")
+        raise UsageError(f"--epochs is {text!r}; epochs are positive")
     return found
 
 
@@ -155,7 +156,7 @@ def _run_or_config(given: Sequence[str]) -> int | dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(given[0])
         except ValueError as error:
-            raise typer.BadParameter(f"the configuration is no JSON: {error}") from None
+            raise UsageError(f"the configuration is no JSON: {error}") from None
         return found
     return read_pairs(given)
 
@@ -166,7 +167,7 @@ def read_pairs(given: Sequence[str]) -> dict[str, Any]:
     for part in given:
         key, sign, value = part.partition("=")
         if not sign or not key:
-            raise typer.BadParameter(f"{part!r} is neither a run's number nor name=value")
+            raise UsageError(f"{part!r} is neither a run's number nor name=value")
         try:
             found[key] = json.loads(value)
         except ValueError:

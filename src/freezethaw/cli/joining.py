@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freezethaw.cli import trainings, words
-from freezethaw.cli.app import JsonOption, app, console, masked, opened_stored, print_json
+from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, opened_stored, print_json, url_of
 from freezethaw.cli.trainings import EpochLimitOption, EveryOption, InMemoryOption, WhatArgument, WithCommand
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def worker(
     what: WhatArgument = None,
     store: Annotated[
         str | None,
-        typer.Option(envvar="FREEZETHAW_STORE", show_envvar=True, metavar="URL", help="Where the study is."),
+        typer.Option(
+            envvar="FREEZETHAW_STORE", show_envvar=True, metavar="URL", callback=url_of, help="Where the study is."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Which study; not needed where the store has only one.")] = None,
     checkpoints: Annotated[
@@ -56,9 +58,9 @@ def worker(
     from freezethaw.trainers import limited
 
     entries = trainings.entries_of(ctx, what)
-    url = store or entries.get("store") or (trainings.store_of(entries["name"]) if "name" in entries else None)
+    url = store or url_of(entries.get("store")) or (trainings.store_of(entries["name"]) if "name" in entries else None)
     if url is None:
-        raise typer.BadParameter("where is the study? --store URL, or FREEZETHAW_STORE in the environment")
+        raise UsageError("where is the study? --store URL, or FREEZETHAW_STORE in the environment")
     with opened_stored(url, name or entries.get("name")) as (_, study):
         found = study.name
     kept = trainings.checkpoints_of(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freezethaw.cli import trainings, words
-from freezethaw.cli.app import JsonOption, app, console, masked, print_json
+from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, print_json, url_of
 from freezethaw.cli.trainings import (
     EpochLimitOption,
     EveryOption,
@@ -51,7 +51,11 @@ def run(
     store: Annotated[
         str | None,
         typer.Option(
-            envvar="FREEZETHAW_STORE", show_envvar=True, metavar="URL", help="sqlite:///NAME.db here unless said."
+            envvar="FREEZETHAW_STORE",
+            show_envvar=True,
+            metavar="URL",
+            callback=url_of,
+            help="sqlite:///NAME.db here unless said.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all randomness.")] = None,
@@ -86,13 +90,13 @@ def run(
     given |= {"epoch_limit": epoch_limit, "tags": tag or None}
     entries |= {key: value for key, value in given.items() if value is not None}
     if "max_epochs" not in entries:
-        raise typer.BadParameter("how long is a training? --max-epochs says the last epoch of a run")
+        raise UsageError("how long is a training? --max-epochs says the last epoch of a run")
     limits = _budget(entries.get("budget"), budget, hours, target, worthwhile)
     kept = trainings.checkpoints_of(
         entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
     )
     study = str(entries.get("name", "study"))
-    url = str(entries.get("store", trainings.store_of(study)))
+    url = url_of(entries.get("store")) or trainings.store_of(study)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the training prints is no JSON
         result = _search(entries, study, url, limits, kept, quiet or as_json)
     if as_json:
@@ -138,7 +142,7 @@ def _budget(
     if unknown:
         raise StudyError(f"budget: unknown key {unknown[0]!r}; known are {', '.join(given)}")
     if not fields:
-        raise typer.BadParameter("when to stop? --budget EPOCHS, --hours, --target or --worthwhile")
+        raise UsageError("when to stop? --budget EPOCHS, --hours, --target or --worthwhile")
     return Budget(**fields)
 
 
@@ -168,6 +172,8 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
             out.print(f"  {key} = {value!r}")
         if best.checkpoint is not None:
             out.print(f"  checkpoint: {best.checkpoint}")
+    if result.reason.startswith("budget spent"):
+        out.print("\nto go on: the same command with a larger budget")
     out.print(f"\nnext: freezethaw status --store {masked(url)} --name {study}")
 
 

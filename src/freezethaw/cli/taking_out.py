@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freezethaw.cli.app import NameOption, StoreOption, app, fail, opened_stored, plain
+from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, opened_stored, plain
 
 if TYPE_CHECKING:
     from freezethaw.store import Snapshot, StoredStudy
@@ -49,7 +49,7 @@ def export(
     """
     form = Format.json if as_json else form or _of_name(output)
     if form is Format.parquet and output is None:
-        raise typer.BadParameter("Parquet is no text: say where to with --output FILE")
+        raise UsageError("Parquet is no text: say where to with --output FILE")
     with opened_stored(store, name) as (_, study):
         known = study.load()
         tags = known.definition.get("tags")

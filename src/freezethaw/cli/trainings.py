@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from freezethaw.cli.app import UsageError
 from freezethaw.errors import StudyError
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ class WithCommand(TyperCommand):
 
 WhatArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[STUDY.toml|TRAIN]", help="A study file, or train.py:function, or package.module:function."
-    ),
+    typer.Argument(metavar="STUDY.toml|TRAIN", help="A study file, or train.py:function, or package.module:function."),
 ]
 SpaceOption = Annotated[
     Path | None, typer.Option("--space", metavar="FILE", help="The parameters, in TOML; see docs/cli.md.")
@@ -63,8 +62,10 @@ def entries_of(ctx: typer.Context, what: str | None) -> dict[str, Any]:
         folder = Path(what).parent
         entries.setdefault("name", Path(what).stem)
         what = None
+    if what is not None and ":" not in what and Path(f"{what}.toml").is_file():
+        raise UsageError(f"what to train? {what} is no study file; did you mean {what}.toml?")
     if what is not None and words_after:
-        raise typer.BadParameter("give a training function or a command after --, not both")
+        raise UsageError("give a training function or a command after --, not both")
     if words_after:
         entries["trainer"] = command(words_after)
     elif what is not None:
@@ -74,7 +75,7 @@ def entries_of(ctx: typer.Context, what: str | None) -> dict[str, Any]:
     elif "command" in entries:
         entries["trainer"] = command(entries["command"], folder)
     else:
-        raise typer.BadParameter("what to train? Name train.py:function or a study file, or give a command after --")
+        raise UsageError("what to train? Name train.py:function or a study file, or give a command after --")
     return entries
 
 
@@ -84,7 +85,7 @@ def with_space(entries: dict[str, Any], space: Path | None) -> dict[str, Any]:
     from freezethaw.space import Space
 
     if space is None and "space" not in entries:
-        raise typer.BadParameter("which parameters? --space FILE names them, or the study file's table [space]")
+        raise UsageError("which parameters? --space FILE names them, or the study file's table [space]")
     described = entries["space"] if space is None else study_file.read_space(space)
     return entries | {"space": Space.from_dict(described)}
 

@@ -26,7 +26,7 @@ class Progress:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._clock, self._started = clock, clock()
         self._last_look = -PAUSE
-        self._seen: dict[int, int] = {}  # run -> epochs shown
+        self._seen: dict[int, int] = {}  # run -> epochs shown; -1: its end
         self._reasons: dict[int, str] = {}  # run -> why it was last advanced
         self._first: int | None = None  # epochs that were trained before
         self._live: Live | None = None
@@ -49,7 +49,7 @@ class Progress:
         self._reasons |= {d.run: d.reason for d in pending}
         if self._first is None:
             self._first = sum(run.epoch for run in runs)
-            self._seen = {run.number: run.epoch for run in runs}
+            self._seen = {run.number: -1 if run.state in ("diverged", "failed") else run.epoch for run in runs}
         for run in runs:
             self._tell(run)
         if self._live is not None:
@@ -57,7 +57,7 @@ class Progress:
 
     def _tell(self, run: Run) -> None:
         before = self._seen.get(run.number, 0)
-        if run.epoch > before or (run.state in ("diverged", "failed") and before >= 0):
+        if before >= 0 and (run.epoch > before or run.state in ("diverged", "failed")):
             loss = f"loss {run.losses[-1]:<10.5g}" if run.losses else " " * 15
             ended = "" if run.state in ("frozen", "pending", "finished") else f"{run.state}  "
             reason = self._reasons.get(run.number, "")
