@@ -18,6 +18,7 @@ from experiments.bench import Bench
 from freezethaw.losses import Transform
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_start, sweep
+from freezethaw.model.outlook import look
 from freezethaw.model.posterior import Posterior, condition
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
 from freezethaw.model.specification import PAPER_NOISE_FLOOR, Geometry, Specification, Values
@@ -87,9 +88,9 @@ class WarpedExpectedImprovement:
         features = self.space.features_of_units(units)
         total = np.zeros(len(units))
         for posterior in posteriors:
-            mean, covariance = posterior.coefficients(posterior.new_inputs(features))
-            deviation = np.sqrt(np.maximum(covariance[:, 0, 0], NO_CURVE))
-            total += expected_improvement(best, mean[:, 0], deviation)
+            found = look(posterior, np.empty(0, dtype=np.int64), features, np.ones(1))
+            mixed = found.weights * expected_improvement(best, found.mean[None], found.deviations)
+            total += mixed.sum(axis=0)[:, 0]
         return total / len(posteriors)
 
     def _posteriors(self) -> tuple[list[Posterior], float]:

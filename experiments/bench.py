@@ -6,11 +6,10 @@ and the very same successive halving play here; but losses come from real traini
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from experiments.diary import Diary
 from experiments.problems import Problem, Training
 
 MOST_RUNS = 10_000
+EVERY = 10  # epochs between two saves of a run that goes on
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,23 @@ class Endless:
 
 @dataclass
 class Bench:
-    """Trains any run up to any epoch; a run that is left is saved, and loaded when its turn comes again."""
+    """Trains any run up to any epoch. A run that is left is saved, and loaded when its turn comes again.
+
+    After an interruption what the diary knows is not trained again, but for the state of the runs that go on.
+    """
 
     problem: Problem
     seed: int
     budget: int
     diary: Diary
+    folder: Path  # of saved runs
     mode: str = "free"
     game: Endless = field(default_factory=Endless)
     configs: list[Mapping[str, Any]] = field(default_factory=list)
     losses: list[list[float]] = field(default_factory=list)
+    spent: int = 0
     _in_hand: tuple[int, Training] | None = None
-
-    def __enter__(self) -> Bench:
-        self._home = tempfile.TemporaryDirectory(prefix="freezethaw-experiment-")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._home.cleanup()
+    _epoch: int = 0  # of the run in hand
 
     @property
     def epochs(self) -> int:
@@ -77,27 +74,58 @@ class Bench:
         """The loss of a run after so many epochs, or of the last one where it diverged. Ends where the budget ends."""
         losses = self.losses[row]
         while len(losses) < epochs and (not losses or np.isfinite(losses[-1])):
-            losses.append(self.diary.train_epoch(row, self.configs[row], self._training(row)))
-            if self.diary.epochs >= self.budget:
+            known = self.diary.loss_of(row, len(losses) + 1)
+            losses.append(self._train(row, len(losses) + 1) if known is None else known)
+            self.spent += 1
+            if self.spent >= self.budget:
                 raise Over
         return losses[-1]
 
-    def _training(self, row: int) -> Training:
-        if self._in_hand is not None and self._in_hand[0] == row:
-            return self._in_hand[1]
-        if self._in_hand is not None:
-            left, training = self._in_hand
-            if len(self.losses[left]) < self.epochs:
-                self._folder(left).mkdir(exist_ok=True)
-                training.save(self._folder(left))
-        training = self.problem.build(self.configs[row], self._run_seed(row))
-        if self.losses[row]:
-            training.load(self._folder(row))
-        self._in_hand = row, training
-        return training
+    def _train(self, row: int, epoch: int) -> float:
+        """One epoch of a run, its state restored where it was left."""
+        if self._in_hand is None or self._in_hand[0] != row:
+            self._leave()
+            self._epoch, training = self._restored(row)
+            self._in_hand = row, training
+        training = self._in_hand[1]
+        while self._epoch < epoch:
+            self._epoch += 1
+            loss = self.diary.train_epoch(row, self._epoch, self.configs[row], training)
+        if epoch % EVERY == 0:
+            self._leave()
+        return loss
 
-    def _folder(self, row: int) -> Path:
-        return Path(self._home.name) / str(row)
+    def _leave(self) -> None:
+        """Save the run in hand, where it has epochs left."""
+        if self._in_hand is None or self._epoch >= self.epochs:
+            return
+        row, training = self._in_hand
+        old = self._saved(row)
+        draft = self.folder / f".run-{row}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        training.save(draft)
+        target = self.folder / f"run-{row}-epoch-{self._epoch}"
+        if not target.exists():
+            draft.rename(target)
+        for folder in old.values():
+            if folder != target:
+                shutil.rmtree(folder)
+
+    def _restored(self, row: int) -> tuple[int, Training]:
+        """The run as it was last saved, and its epoch."""
+        training = self.problem.build(self.configs[row], self._run_seed(row))
+        saved = self._saved(row)
+        if not saved:
+            return 0, training
+        epoch = max(saved)
+        training.load(saved[epoch])
+        return epoch, training
+
+    def _saved(self, row: int) -> dict[int, Path]:
+        """Where the run was saved, by epoch; only what the diary knows counts."""
+        found = {int(path.name.split("-")[-1]): path for path in self.folder.glob(f"run-{row}-epoch-*")}
+        return {epoch: path for epoch, path in found.items() if epoch <= len(self.losses[row]) + 1}
 
     def _run_seed(self, row: int) -> int:
         """As a study gives its runs theirs."""

@@ -3,10 +3,11 @@
     python -m experiments.compare                                       all of it, on two cores
     python -m experiments.compare --problem pmf --method paper default  some of it
     python -m experiments.compare --quick                               a small version, in a few minutes
-    python -m experiments.compare --processes 16 --minutes 9.5          begins no study that would not end in time
+    python -m experiments.compare --processes 16 --minutes 9            leaves after so long; the same command goes on
 
-A study is kept as soon as it is over, as experiments/results/PROBLEM-METHOD-SEED.json. Only NumPy, SciPy and what
-`ft.tune` itself imports are needed.
+A study is kept as soon as it is over, as experiments/results/PROBLEM-METHOD-SEED.json. While it runs, its state lies in
+build/paper, and a study that was interrupted or killed goes on from there. Only NumPy, SciPy and what `ft.tune` itself
+imports are needed.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ import multiprocessing
 import sys
 import time
 from dataclasses import dataclass
-from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any
 
 from experiments import results
 from experiments.data import DataError
 from experiments.methods import METHODS, study
-from experiments.problems import PROBLEMS, QUICK
+from experiments.problems import PROBLEMS, QUICK, Problem
 
-# about how long a study takes on one core, where none is kept yet that says so
-MINUTES = {"lda": 8.0, "logistic": 6.0, "pmf": 3.5}
-MARGIN = 1.15
+WORK = Path("build/paper")
+MOST_PATIENCE = 3600.0  # seconds of one wait
+# about how long an epoch takes, deciding included: the longest studies come first
+SECONDS = {"lda": 1.7, "logistic": 0.4, "pmf": 0.2}
+CHEAPER = {"paper": 1.0, "default": 0.9, "baseline": 0.8, "random": 0.8, "asha": 0.7}
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,23 @@ class Job:
     quick: bool
     budget: int | None
     out: Path
+    work: Path
 
     def run(self) -> dict[str, Any]:
-        """Run it and keep it."""
-        problem = (QUICK if self.quick else PROBLEMS)[self.problem]
-        record = study(problem, self.method, self.seed, self.budget)
+        """Run it, or what is left of it, and keep it."""
+        folder = self.work / f"{self.problem}-{self.method}-{self.seed}{'-quick' * self.quick}"
+        record: dict[str, Any] = study(self._problem, self.method, self.seed, self.budget, folder)
         results.write(self.out, record)
         return record
+
+    @property
+    def length(self) -> float:
+        """About how many seconds it takes."""
+        return (self.budget or self._problem.budget) * SECONDS[self.problem] * CHEAPER[self.method]
+
+    @property
+    def _problem(self) -> Problem:
+        return (QUICK if self.quick else PROBLEMS)[self.problem]
 
 
 def _run(job: Job) -> dict[str, Any]:
@@ -57,7 +69,7 @@ def missing(args: argparse.Namespace, out: Path) -> list[Job]:
     """Studies that are not kept yet, seed by seed, so that an early look covers everything."""
     folders = {out} if args.quick else {out, results.RESULTS}
     return [
-        Job(problem, method, seed, args.quick, args.budget, out)
+        Job(problem, method, seed, args.quick, args.budget, out, args.work)
         for seed in range(args.seeds)
         for problem in args.problem
         for method in args.method
@@ -65,44 +77,30 @@ def missing(args: argparse.Namespace, out: Path) -> list[Job]:
     ]
 
 
-def expected_minutes(job: Job, known: dict[tuple[str, str], float]) -> float:
-    """How long a study will take: as long as the longest of its kind, or as estimated."""
-    if job.quick:
-        return 0.0
-    return known.get((job.problem, job.method), MINUTES[job.problem]) * MARGIN
-
-
-def run_all(jobs: list[Job], processes: int, minutes: float) -> None:
-    """Keep all processes busy, the longest study first that still ends in time."""
-    began = time.monotonic()
-    known: dict[tuple[str, str], float] = {}
-    waiting = list(jobs)
-    busy: list[tuple[Job, AsyncResult[dict[str, Any]]]] = []
+def run_all(jobs: list[Job], processes: int, minutes: float = float("inf")) -> int:
+    """Run studies, the longest first; after so many minutes they are asked to leave. Says how many are left."""
+    until = time.monotonic() + 60 * minutes
+    left = len(jobs)
     with multiprocessing.Pool(processes, maxtasksperchild=1) as pool:
-        while waiting or busy:
-            left = minutes - (time.monotonic() - began) / 60
-            fitting = [job for job in waiting if expected_minutes(job, known) <= left]
-            while fitting and len(busy) < processes:
-                job = max(fitting, key=lambda j: expected_minutes(j, known))  # ties: the first
-                fitting.remove(job)
-                waiting.remove(job)
-                busy.append((job, pool.apply_async(_run, (job,))))
-            if not busy:
-                print(f"{len(waiting)} studies would not end in time: run the same command again", flush=True)
-                return
-            for job, coming in [entry for entry in busy if entry[1].ready()]:
-                busy.remove((job, coming))
-                _tell(job, coming.get(), len(waiting) + len(busy))
-                kind, took = (job.problem, job.method), coming.get()["wall"] / 60
-                known[kind] = max(known.get(kind, 0.0), took)
-            time.sleep(0.2)
+        coming = pool.imap_unordered(_run, sorted(jobs, key=lambda job: -job.length), chunksize=1)
+        while left:
+            try:
+                record = coming.next(timeout=min(until - time.monotonic(), MOST_PATIENCE))
+            except multiprocessing.TimeoutError:
+                if time.monotonic() >= until:
+                    break
+                continue
+            left -= 1
+            _tell(record, left)
+    return left  # leaving the pool asks the studies under way to leave, too
 
 
-def _tell(job: Job, record: dict[str, Any], left: int) -> None:
+def _tell(record: dict[str, Any], left: int) -> None:
     lowest = min((loss for loss in record["losses"] if loss is not None), default=float("nan"))
     training, deciding = sum(record["training"]), sum(record["deciding"])
+    name = f"{record['problem']}, {record['method']}, seed {record['seed']}"
     print(
-        f"{job.problem}, {job.method}, seed {job.seed}: lowest loss {lowest:.5g} in {record['epochs']} epochs of "
+        f"{name}: lowest loss {lowest:.5g} in {record['epochs']} epochs of "
         f"{len(record['configs'])} runs; {record['wall']:.0f} s: training {training:.0f}, deciding {deciding:.0f}; "
         f"{left} to go",
         flush=True,
@@ -117,7 +115,8 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=None, help="epochs of a study, unless the problem's own")
     parser.add_argument("--quick", action="store_true", help="small problems and budgets")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that would take longer")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="leave after so long")
+    parser.add_argument("--work", type=Path, default=WORK, help="where studies under way are kept")
     parser.add_argument("--out", type=Path, default=None, help="where to keep new studies")
     args = parser.parse_args()
     args.seeds = args.seeds or (1 if args.quick else 5)
@@ -127,7 +126,9 @@ def main() -> None:
             PROBLEMS[problem].load_data()
     except DataError as error:
         sys.exit(str(error))
-    run_all(missing(args, out), args.processes, args.minutes)
+    left = run_all(missing(args, out), args.processes, args.minutes)
+    if left:
+        print(f"{left} studies are not over: the same command goes on with them")
 
 
 if __name__ == "__main__":

@@ -18,35 +18,77 @@ HARNESS = 1  # of the comparison: what an older one recorded is run again
 
 @dataclass
 class Diary:
-    """Written while a study runs. Runs are numbered from 1 in the order of their start."""
+    """Written while a study runs, and read again where it was interrupted. Runs are numbered from 1 by their start."""
 
+    file: Path | None = None  # a line for each epoch; None: nothing is kept before the end
     configs: list[dict[str, Any]] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)  # the method's own number of a run -> ours
     order: list[int] = field(default_factory=list)  # for each epoch, which run
     losses: list[float] = field(default_factory=list)
     training: list[float] = field(default_factory=list)  # seconds of each epoch
     deciding: list[float] = field(default_factory=list)  # seconds of thought before each epoch
+    _known: dict[tuple[int, int], float] = field(default_factory=dict)  # (the method's number of a run, epoch) -> loss
     _thought: float = 0.0
+    _before: float = 0.0  # seconds until it was interrupted
     _began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.file.exists():
+            whole = self.file.read_text().splitlines(keepends=True)
+            for line in whole:
+                if line.endswith("\n"):  # else it was cut off
+                    entry = json.loads(line)
+                    self._note(entry)
+                    self._before = entry["wall"]
+            self.file.write_text("".join(line for line in whole if line.endswith("\n")))
 
     @property
     def epochs(self) -> int:
         """Trained so far."""
         return len(self.order)
 
-    def train_epoch(self, run: int, config: Mapping[str, Any], training: Training) -> float:
-        """Train one epoch of a run and note it."""
-        if run not in self.numbers:
-            self.numbers[run] = len(self.numbers) + 1
-            self.configs.append(dict(config))
+    def loss_of(self, run: int, epoch: int) -> float | None:
+        """The loss of an epoch that was noted before; None where it has to be trained."""
+        found = self._known.get((run, epoch))
+        if found is not None:
+            self._thought = 0.0  # what was decided before is decided again: it was counted
+        return found
+
+    def train_epoch(self, run: int, epoch: int, config: Mapping[str, Any], training: Training) -> float:
+        """Train one epoch of a run and note it. One that had to be trained again is noted once."""
         began = time.perf_counter()
         loss = float(training.train_epoch())
-        self.training.append(time.perf_counter() - began)
-        self.order.append(self.numbers[run])
-        self.losses.append(loss)
-        self.deciding.append(self._thought)
+        if (run, epoch) in self._known:
+            return loss
+        entry = {
+            "run": run,
+            "epoch": epoch,
+            "loss": loss,
+            "training": time.perf_counter() - began,
+            "deciding": self._thought,
+            "wall": self._wall(),
+            "config": None if run in self.numbers else dict(config),
+        }
         self._thought = 0.0
+        if self.file is not None:
+            with self.file.open("a") as lines:
+                lines.write(json.dumps(entry) + "\n")
+        self._note(entry)
         return loss
+
+    def _note(self, entry: Mapping[str, Any]) -> None:
+        run = entry["run"]
+        if run not in self.numbers:
+            self.numbers[run] = len(self.numbers) + 1
+            self.configs.append(entry["config"])
+        self.order.append(self.numbers[run])
+        self.losses.append(entry["loss"])
+        self.training.append(entry["training"])
+        self.deciding.append(entry["deciding"])
+        self._known[run, entry["epoch"]] = entry["loss"]
+
+    def _wall(self) -> float:
+        return self._before + time.perf_counter() - self._began
 
     @contextmanager
     def thinking(self) -> Iterator[None]:
@@ -75,7 +117,7 @@ class Diary:
             "losses": [_short(loss) for loss in self.losses[:budget]],
             "training": [_short(s, 4) for s in self.training[:budget]],
             "deciding": [_short(s, 4) for s in self.deciding[:budget]],
-            "wall": _short(time.perf_counter() - self._began, 5),
+            "wall": _short(self._wall(), 5),
         }
 
 

@@ -193,10 +193,10 @@ def parts(folder: Path) -> dict[str, str]:
 def filled(text: str, found: dict[str, str]) -> str:
     """The page with its tables put between `<!-- name -->` and `<!-- /name -->`."""
     for name, content in found.items():
-        marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if not marks.search(text):
+        found_marks = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
+        if found_marks is None:
             raise ValueError(f"docs/findings.md has no mark <!-- {name} -->")
-        text = marks.sub(lambda m, content=content: f"{m[1]}{content}\n{m[2]}", text)
+        text = f"{text[: found_marks.start(1)]}{content}\n{text[found_marks.end(1) :]}"
     return text
 
 

@@ -6,10 +6,14 @@ learns of the seconds of an epoch is left out of its decisions here, so that the
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -26,22 +30,48 @@ from freezethaw.study import Study
 from freezethaw.study.decider import Decider
 from freezethaw.study.threads import one_thread
 
-Method = Callable[[Problem, int, int, Diary], None]  # problem, seed, budget, diary
+
+class Interrupted(Exception):  # noqa: N818 - an end, not a mistake
+    """A study was asked to leave before its end; the same call goes on."""
 
 
-def by_tune(problem: Problem, seed: int, budget: int, diary: Diary, model: str | None = None, **named: Any) -> None:
-    """Ours: one worker in this process, nothing kept beyond it."""
+@dataclass(frozen=True)
+class Task:
+    """What a method gets: a problem, a seed, a budget of epochs, a diary, and a folder of its own."""
+
+    problem: Problem
+    seed: int
+    budget: int
+    diary: Diary
+    folder: Path
+
+
+Method = Callable[[Task], None]
+
+
+def by_tune(task: Task, model: str | None = None, **named: Any) -> None:
+    """Ours: one worker in this process, and a store, so that the same call goes on after an interruption."""
+    problem, diary = task.problem, task.diary
 
     def train(run: Any) -> None:
         training = problem.build(run.config, run.seed)
         if run.checkpoint:
             training.load(run.checkpoint)
-        for _ in run.epochs():
-            loss = diary.train_epoch(run.number, run.config, training)
+        for epoch in run.epochs():
+            loss = diary.train_epoch(run.number, epoch, run.config, training)
             run.report(loss, save=training.save)
 
     with _watched(diary, model):
-        ft.tune(train, problem.space, problem.max_epochs, ft.Budget(epochs=budget), seed=seed, progress=False, **named)
+        ft.tune(
+            train,
+            problem.space,
+            problem.max_epochs,
+            ft.Budget(epochs=task.budget),
+            seed=task.seed,
+            store=f"sqlite:///{task.folder.absolute()}/study.db?synchronous=off",  # survives a kill, not a power cut
+            progress=False,
+            **named,
+        )
 
 
 @contextmanager
@@ -62,10 +92,10 @@ def _watched(diary: Diary, model: str | None) -> Iterator[None]:
         yield
 
 
-def on_bench(search: Callable[[Any], None], problem: Problem, seed: int, budget: int, diary: Diary) -> None:
+def on_bench(search: Callable[[Any], None], task: Task) -> None:
     """A method that trains runs itself."""
-    with Bench(problem, seed, budget, diary) as bench, suppress(Over):
-        search(bench)
+    with suppress(Over):
+        search(Bench(task.problem, task.seed, task.budget, task.diary, task.folder))
 
 
 METHODS: dict[str, Method] = {
@@ -84,14 +114,24 @@ TITLES = {
 }
 
 
-def study(problem: Problem, method: str, seed: int, budget: int | None = None) -> dict[str, Any]:
-    """Run one study; its record."""
+def study(problem: Problem, method: str, seed: int, budget: int | None = None, folder: Path | None = None) -> Any:
+    """Run one study; its record. With a folder, one that was interrupted there goes on, and the folder goes at its end.
+
+    Raises Interrupted where it was asked to leave.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="freezethaw-experiment-") as home:
+            return study(problem, method, seed, budget, Path(home) / "study")
     budget = budget or problem.budget
     problem.load_data()
-    diary = Diary()
     ft.tune  # noqa: B018 - imported now, not within the first decision's time
+    folder.mkdir(parents=True, exist_ok=True)
+    diary = Diary(folder / "diary.jsonl")
     with one_thread():
-        METHODS[method](problem, seed, budget, diary)
+        METHODS[method](Task(problem, seed, budget, diary, folder))
+    if diary.epochs < budget:
+        raise Interrupted(f"{problem.name}, {method}, seed {seed}: left after {diary.epochs} epochs")
+    shutil.rmtree(folder)
     return {
         "problem": problem.name,
         "method": method,

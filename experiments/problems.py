@@ -63,7 +63,7 @@ LOGISTIC = Problem(
     logistic_regression.SPACE,
     LogisticRegression,
     data.images,
-    budget=800,
+    budget=600,
 )
 LDA = Problem(
     "lda",
@@ -72,7 +72,7 @@ LDA = Problem(
     online_lda.SPACE,
     OnlineLda,
     data.articles,
-    budget=400,
+    budget=300,
 )
 PMF = Problem(
     "pmf",
@@ -81,7 +81,7 @@ PMF = Problem(
     matrix_factorisation.SPACE,
     MatrixFactorisation,
     data.ratings,
-    budget=1000,
+    budget=800,
 )
 PROBLEMS = {problem.name: problem for problem in (LOGISTIC, LDA, PMF)}
 

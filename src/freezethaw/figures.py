@@ -247,8 +247,8 @@ def lowest_losses(
 
 
 def progression(
-    order: Sequence[int],
-    losses: Sequence[float],
+    order: Sequence[int] | NDArray[np.int64],
+    losses: Sequence[float] | Array,
     depth: bool = False,
     title: str = "The runs of a study, and when each part was trained",
     loss: str = "Loss",

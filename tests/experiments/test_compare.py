@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from experiments.baseline import EPOCHS, WarpedExpectedImprovement, specification
-from experiments.methods import METHODS, study
+from experiments.diary import Diary
+from experiments.methods import METHODS, Interrupted, study
 from experiments.problems import Problem
 
 import freezethaw as ft
 from experiments import compare, methods, results
 from freezethaw.model.curves import Curves
+from freezethaw.model.outlook import look
 from freezethaw.model.posterior import condition
 from freezethaw.model.specification import Geometry
 
@@ -117,9 +121,9 @@ def test_the_baselines_posterior_is_that_of_a_plain_gaussian_process():
     mean = 0.4 + kernel(new, x) @ np.linalg.solve(K, y - 0.4)
     variance = 1.7 - np.einsum("ij,ji->i", kernel(new, x), np.linalg.solve(K, kernel(x, new)))
     posterior = condition(Curves.of(x, [[v] for v in y]), spec, values)
-    found, covariance = posterior.coefficients(posterior.new_inputs(new))
-    assert found[:, 0] == pytest.approx(mean, rel=1e-8)
-    assert covariance[:, 0, 0] == pytest.approx(variance, rel=1e-8)
+    found = look(posterior, np.empty(0, dtype=np.int64), new, np.ones(1))
+    assert found.mean[:, 0] == pytest.approx(mean, rel=1e-8)
+    assert found.deviations[:, :, 0] ** 2 == pytest.approx(variance[None], rel=1e-6)
 
 
 def test_the_baseline_finds_a_minimum_and_survives_runs_that_diverge():
@@ -170,18 +174,76 @@ def test_what_is_read_off_a_record():
     assert np.isinf(diverged.lowest).all()
 
 
-def test_studies_that_are_kept_are_not_run_again_and_none_begins_that_would_not_end_in_time(
-    monkeypatch, tmp_path, capsys
-):
+def test_studies_that_are_kept_are_not_run_again(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(compare, "QUICK", {"pmf": replace(BOWL, name="pmf")})
     monkeypatch.setitem(compare.PROBLEMS, "pmf", replace(BOWL, name="pmf"))
-    arguments = ["--problem", "pmf", "--method", "random", "asha", "--quick", "--processes", "1", "--out"]
-    monkeypatch.setattr("sys.argv", ["compare", *arguments, str(tmp_path)])
+    arguments = ["--problem", "pmf", "--method", "random", "asha", "--quick", "--processes", "1"]
+    folders = ["--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    monkeypatch.setattr("sys.argv", ["compare", *arguments, *folders])
     compare.main()
     assert capsys.readouterr().out.count("lowest loss") == 2
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["pmf-asha-0.json", "pmf-random-0.json"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["pmf-asha-0.json", "pmf-random-0.json"]
+    assert not list((tmp_path / "work").iterdir())
     compare.main()
     assert capsys.readouterr().out == ""
-    long = compare.Job("lda", "paper", 0, False, None, tmp_path)
-    compare.run_all([long], 1, minutes=5.0)
-    assert "would not end in time" in capsys.readouterr().out
+
+
+# Interruptions.
+
+
+class Killed(BaseException):
+    """Stands for a process that is gone."""
+
+
+@pytest.mark.parametrize(
+    ("method", "at"),
+    [("paper", 9), ("default", 9), *((m, at) for m in ("baseline", "random", "asha") for at in (1, 14))],
+)
+def test_a_study_that_was_interrupted_goes_on_as_if_nothing_had_happened(records, method, at, tmp_path):
+    trained = []
+
+    class Mortal(Bowl):
+        def train_epoch(self):
+            if len(trained) == at:
+                if method not in ("paper", "default"):
+                    raise Killed
+                signal.raise_signal(signal.SIGTERM)  # `tune` saves and leaves
+            trained.append(self)
+            return super().train_epoch()
+
+    folder = tmp_path / "study"
+    with pytest.raises((Killed, Interrupted)):
+        study(replace(BOWL, build=Mortal), method, 0, folder=folder)
+    lines = (folder / "diary.jsonl").read_text()
+    (folder / "diary.jsonl").write_text(lines + '{"run": 3, "epo')  # a line that was cut off
+    again = study(BOWL, method, 0, folder=folder)
+    for name in ("configs", "order", "losses"):
+        assert again[name] == records[method][name], name
+    assert again["wall"] > sum(again["training"])
+    assert not folder.exists()
+
+
+def test_an_epoch_that_has_to_be_trained_again_is_noted_once(tmp_path):
+    diary = Diary(tmp_path / "diary.jsonl")
+    for epoch in (1, 2):
+        diary.train_epoch(7, epoch, {"x": 0.3, "y": 0.7}, Bowl({"x": 0.3, "y": 0.7}, 0))
+    again = Diary(tmp_path / "diary.jsonl")
+    assert again.loss_of(7, 2) == diary.losses[1]
+    assert again.loss_of(7, 3) is None
+    again.train_epoch(7, 2, {"x": 0.3, "y": 0.7}, Bowl({"x": 0.3, "y": 0.7}, 0))
+    assert again.epochs == 2
+
+
+def test_studies_are_asked_to_leave_in_time_and_go_on_later(monkeypatch, tmp_path):
+    class Slow(Bowl):
+        def train_epoch(self):
+            time.sleep(0.1)
+            return super().train_epoch()
+
+    monkeypatch.setattr(compare, "QUICK", {"pmf": replace(BOWL, name="pmf", build=Slow)})
+    job = compare.Job("pmf", "random", 0, True, None, tmp_path / "out", tmp_path / "work")
+    assert compare.run_all([job], 1, minutes=0.02) == 1
+    assert not (tmp_path / "out").exists()
+    assert 2 <= len((tmp_path / "work" / "pmf-random-0-quick" / "diary.jsonl").read_text().splitlines()) <= 15
+    assert compare.run_all([job], 1) == 0
+    assert results.read(tmp_path / "out" / "pmf-random-0.json").order.shape == (BOWL.budget,)
