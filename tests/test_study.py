@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -301,3 +302,42 @@ def test_the_first_belief_of_many_runs_begins_with_some_and_knows_all(monkeypatc
         study.add_run(config, [loss_of(config, e) for e in range(1, 6)])
     assert study.ask().kind == "start"
     assert set(study.p_min()) == set(range(1, 16))
+
+
+def test_repeats_start_a_configuration_again_under_another_seed_and_best_judges_configurations():
+    level = {"a": 0.50, "b": 0.45, "c": 0.60}
+    luck = {"a": [-0.2, 0.1, 0.15, 0.12], "b": [0.01, -0.02, 0.03, 0.0], "c": [-0.05, 0.0, 0.05, 0.1]}
+    study = ft.Study(ft.Space(x=ft.Choice(*level)), max_epochs=4, candidates=[{"x": x} for x in level], repeats=4)
+    assert study.model == "luck"
+    ends = {}
+    while True:
+        try:
+            d = study.ask()
+        except ft.StudyFinished as end:
+            assert end.reason.startswith("space exhausted")
+            break
+        x = d.config["x"]
+        if d.run not in ends:
+            ends[d.run] = level[x] + luck[x].pop(0)
+        study.tell(d, ends[d.run] + 1.0 / d.to_epoch)
+    assert Counter(run.config["x"] for run in study.runs) == {"a": 4, "b": 4, "c": 4}
+    assert len({study.training_seed(run.number) for run in study.runs}) == 12
+    luckiest = min(study.runs, key=lambda run: min(run.losses))
+    assert luckiest.config["x"] == "a"
+    assert study.best.config["x"] == "b"
+
+
+def test_repeats_must_be_a_whole_number():
+    with pytest.raises(ft.StudyError, match="repeats must be a positive whole number"):
+        ft.Study(ft.Space(x=ft.Float(0.0, 1.0)), max_epochs=4, repeats=0)
+
+
+def test_without_repeats_no_configuration_is_started_twice():
+    study = ft.Study(ft.Space(x=ft.Int(1, 4)), max_epochs=2)
+    while True:
+        try:
+            d = study.ask()
+        except ft.StudyFinished:
+            break
+        study.tell(d, 1.0 / d.to_epoch + d.config["x"])
+    assert sorted(run.config["x"] for run in study.runs) == [1, 2, 3, 4]

@@ -38,7 +38,9 @@ def tune(
     epoch_limit: float | None = None,
     candidates: Sequence[Config] | None = None,
     policy: str = "improvement_rate",
+    model: str = "drift",
     prices: Prices | None = None,
+    repeats: int = 1,
     callbacks: Sequence[Callback] = (),
     tags: Sequence[str] | None = None,
     progress: bool | None = None,
@@ -49,6 +51,8 @@ def tune(
     a store everything goes with the process. One worker trains in this process (`engine="inline"`), several in
     processes of their own.
 
+    `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings in which luck
+    matters.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw with building and loading). A run that takes
     longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
     `callbacks`: each is called, in this process, with a `Notice` of every decision, epoch, freeze and end. One that
@@ -76,9 +80,11 @@ def tune(
             store=url,
             candidates=candidates,
             policy=policy,
+            model=model,
             budget=budget,
             finish_best=finish_best,
             prices=prices,
+            repeats=repeats,
         )
         try:
             if tags is not None:

@@ -2,9 +2,9 @@
 
 Every quantity of the package's model is recomputed here from the joint covariance
 
-    cov(y_n(t), y_m(u)) = k_x(x_n, x_m) sum_j a_j h_j(t) h_j(u) + sum_j tau_j h_j(t) h_j(u) + [n = m] s_n^2 k_t(t, u)
+    cov(y_n(t), y_m(u)) = k_nm sum_j a_j h_j(t) h_j(u) + sum_j tau_j h_j(t) h_j(u) + [n = m] s_n^2 k_t(t, u)
 
-and compared. It shares the kernels' formulas with no line of the package.
+with k_nm = (k_x(x_n, x_m) + [n = m] luck) / (1 + luck), and compared. It shares the kernels' formulas with no line of the package.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def correlation(x, z, lengths, warps):
 class Dense:
     """`points` are (config, epoch, run) triples; two points of the same run share its residual process."""
 
-    def __init__(self, basis, residual, noise, means, variances, mean_variances, lengths, warps, scales):
+    def __init__(self, basis, residual, noise, means, variances, mean_variances, lengths, warps, scales, luck=0.0):
         self.basis, self.residual, self.noise = basis, residual, noise
         self.means, self.variances, self.mean_variances = means, variances, mean_variances
-        self.lengths, self.warps, self.scales = lengths, warps, scales
+        self.lengths, self.warps, self.scales, self.luck = lengths, warps, scales, luck
 
     def covariance(self, a, b):
         xa, xb = np.array([p[0] for p in a]), np.array([p[0] for p in b])
@@ -36,8 +36,9 @@ class Dense:
         ha, hb = self.basis(ta), self.basis(tb)
         same = ra[:, None] == rb[None, :]
         scale = np.array([self.scales.get(r, 1.0) for r in ra])[:, None]
+        alike = (correlation(xa, xb, self.lengths, self.warps) + same * self.luck) / (1.0 + self.luck)
         return (
-            correlation(xa, xb, self.lengths, self.warps) * ((ha * self.variances) @ hb.T)
+            alike * ((ha * self.variances) @ hb.T)
             + (ha * self.mean_variances) @ hb.T
             + same * scale * self.residual(ta, tb)
         )

@@ -71,6 +71,8 @@ class Problem:
         for d in range(self.dimensions):
             values[f"length.{d}"] = np.exp(0.7 * rng.standard_normal())
             values[f"warp.a.{d}"], values[f"warp.b.{d}"] = np.exp(0.5 * rng.standard_normal(2))
+        if rng.random() < 0.5:
+            values["luck"] = 10 ** rng.uniform(-3, 0.5)
         return {name: float(v) for name, v in values.items()}
 
     def fast(self):
@@ -97,4 +99,5 @@ class Problem:
             lengths=[v[f"length.{d}"] for d in range(self.dimensions)],
             warps=[(v[f"warp.a.{d}"], v[f"warp.b.{d}"]) for d in range(self.dimensions)],
             scales=scales or {},
+            luck=v.get("luck", 0.0),
         )

@@ -104,7 +104,7 @@ def test_a_hyperparameter_without_a_prior():
 def test_an_unknown_model():
     observations = Observations(np.array(CONFIGS), ((1.0, 0.5), (0.7,)), GEOMETRY, horizon=10.0)
     anchor = Anchor.cast(observations, "paper")
-    with pytest.raises(ModelError, match="unknown model 'oracle'; known: paper, drift"):
+    with pytest.raises(ModelError, match="unknown model 'oracle'; known: paper, drift, luck"):
         belief.specify("oracle", anchor, GEOMETRY, 10.0)
     with pytest.raises(ModelError, match="unknown model 'oracle'"):
         belief.begin(observations, "oracle", np.random.default_rng(0))

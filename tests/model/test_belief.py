@@ -167,7 +167,7 @@ def test_pending_runs_are_imagined_at_their_mean():
 
 
 def test_an_unknown_model_is_named():
-    with pytest.raises(ModelError, match="unknown model 'cubic'; known: paper, drift"):
+    with pytest.raises(ModelError, match="unknown model 'cubic'; known: paper, drift, luck"):
         begin(falling(), "cubic", np.random.default_rng(0))
 
 

@@ -231,7 +231,8 @@ def drift_problem(seed):
     """Curves under the default model, one of them constant; and its dense twin at given scales."""
     rng = np.random.default_rng(seed)
     horizon, dimensions, runs = 30.0, 2, 6
-    spec, geometry = specification.drift(dimensions, horizon), Geometry.plain(dimensions)
+    model = specification.luck if seed % 2 else specification.drift
+    spec, geometry = model(dimensions, horizon), Geometry.plain(dimensions)
     values = draw_prior(spec.parameters(geometry), rng)
     values["noise"] = 10 ** rng.uniform(-4, -1)
     configs = rng.random((runs, dimensions))
@@ -255,6 +256,7 @@ def drift_problem(seed):
             lengths=[values[f"length.{d}"] for d in range(dimensions)],
             warps=[(values[f"warp.a.{d}"], values[f"warp.b.{d}"]) for d in range(dimensions)],
             scales=scales,
+            luck=values.get("luck", 0.0),
         )
 
     return condition(curves, spec, values, geometry), dense, rng

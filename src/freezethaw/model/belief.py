@@ -150,7 +150,9 @@ def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> S
         return specification.paper((anchor.lowest, anchor.highest))
     if model == "drift":
         return specification.drift(geometry.count, horizon)
-    raise ModelError(f"unknown model {model!r}; known: paper, drift")
+    if model == "luck":
+        return specification.luck(geometry.count, horizon)
+    raise ModelError(f"unknown model {model!r}; known: paper, drift, luck")
 
 
 def gather(observations: Observations, transform: Transform) -> Curves:

@@ -27,8 +27,7 @@ class Outlook:
 
 def look(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
     """Old runs, then configurations that have not been started, at common epochs."""
-    inputs = np.concatenate([posterior.old_inputs(runs), posterior.new_inputs(configs)])
-    means, covariances = posterior.coefficients(inputs)
+    means, covariances = posterior.coefficients(runs, configs)
     own = extend_all(posterior.curves, posterior.summary, posterior.time, epochs, runs)
     fresh = len(configs)
     H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))

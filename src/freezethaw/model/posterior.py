@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag
 
 from freezethaw.errors import ModelError
-from freezethaw.model.correlation import correlation, scaled
+from freezethaw.model.correlation import kinship, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
 from freezethaw.model.linear import solve_lower
 from freezethaw.model.rows import Covariances, Factor, Rows, evidence, factored, noisy_covariance, renewed, rows
@@ -26,10 +26,14 @@ from freezethaw.model.summaries import Summary, TimeModel, extend, summarise
 SMALLEST_VARIANCE = 1e-12  # of a prediction, in units where losses have variance one: rounding may leave less
 
 
+NEW = -1  # a run that has not been started
+
+
 @dataclass(frozen=True)
 class Points:
     """Quantities to predict, each `offset + slope . c(config)` plus a scaled residual; of old runs or of new ones."""
 
+    runs: IntArray  # (P,) which old run; negative: one that has not been started
     configs: Array  # (P, D) scaled
     offsets: Array  # (P,)
     slopes: Array  # (P, q)
@@ -38,8 +42,9 @@ class Points:
 
     @staticmethod
     def together(parts: Sequence[Points]) -> Points:
-        """All points side by side; residuals of different parts are independent."""
+        """All points side by side; residuals of different parts are independent, and so are their new runs."""
         return Points(
+            _told_apart([p.runs for p in parts]),
             np.concatenate([p.configs for p in parts]),
             np.concatenate([p.offsets for p in parts]),
             np.concatenate([p.slopes for p in parts]),
@@ -113,6 +118,7 @@ class Posterior:
         e = extend(self.curves, self.summary, self.time, run, t)
         scales = of_run(self.rows.scales, run, float(self.curves.last_epochs[run]), t)
         return Points(
+            runs=np.full(len(t), run),
             configs=np.repeat(self._inputs[run : run + 1], len(t), axis=0),
             offsets=e.offset,
             slopes=e.slope,
@@ -129,6 +135,7 @@ class Posterior:
         if x.min(initial=0.0) < 0 or x.max(initial=1.0) > 1:
             raise ModelError(f"configuration {x[0].tolist()} lies outside the unit cube")
         return Points(
+            runs=np.full(len(t), NEW),
             configs=np.repeat(scaled(x, self.geometry, self.values), len(t), axis=0),
             offsets=np.zeros(len(t)),
             slopes=self.time.basis(t),
@@ -140,7 +147,7 @@ class Posterior:
         """Integrate the coefficients out: their posterior is Gaussian, through the factor of B."""
         cross, mean = self._cross(points)
         S = points.slopes
-        prior = correlation(points.configs, points.configs)
+        prior = kinship(points.configs, points.runs, points.configs, points.runs, self.values)
         prior *= (S * self.specification.coefficient_variances(self.values)) @ S.T
         prior += (S * self.specification.coefficient_mean_variances()) @ S.T
         return Prediction(mean, prior - cross.T @ cross, points.residual, points.scales)
@@ -149,26 +156,26 @@ class Posterior:
         """L^-1 cov(g, points), and the posterior mean of the points."""
         S, W = points.slopes, self.rows.directions
         C = (W * self.specification.coefficient_variances(self.values)) @ S.T
-        C *= correlation(self._inputs, points.configs)[self.rows.runs]
+        old = np.arange(len(self._inputs))
+        C *= kinship(self._inputs, old, points.configs, points.runs, self.values)[self.rows.runs]
         C += (W * self.specification.coefficient_mean_variances()) @ S.T
         cross = solve_lower(self.factor.lower, C)
         prior_mean = S @ self.specification.coefficient_means(self.values)
         return cross, points.offsets + prior_mean + cross.T @ self.factor.whitened
 
-    def coefficients(self, inputs: Array) -> tuple[Array, Array]:
-        """Mean (P, q) and covariance (P, q, q) of the coefficients at scaled inputs, each input by itself."""
+    def coefficients(self, runs: IntArray, configs: Array) -> tuple[Array, Array]:
+        """Mean (P, q) and covariance (P, q, q) of the coefficients of old runs, then of new ones, each by itself."""
+        inputs = np.concatenate([self._inputs[runs], self.new_inputs(configs)])
+        who = np.concatenate([runs, np.full(len(configs), NEW)])
         W = self.rows.directions
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
-        k = correlation(inputs, self._inputs).take(self.rows.runs, axis=1)  # (P, M)
+        k = kinship(inputs, who, self._inputs, np.arange(len(self._inputs)), self.values)
+        k = k.take(self.rows.runs, axis=1)  # (P, M)
         C = k[:, None, :] * (W * a).T + (W * tau).T  # (P, q, M): cov(c_j(x_p), g)
         Z = solve_lower(self.factor.lower, C.reshape(-1, len(W)).T).T.reshape(C.shape)
         mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
         return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
-
-    def old_inputs(self, runs: IntArray) -> Array:
-        """Scaled configurations of old runs."""
-        return self._inputs[runs]
 
     def new_inputs(self, configs: Array) -> Array:
         """Scaled new configurations."""
@@ -219,9 +226,10 @@ def condition(
     if previous is not None and previous.specification == specification and previous.values == values:
         changed = _changed(previous.curves, curves)
     if previous is not None and changed is not None:
-        r, factor = renewed(previous.rows, previous.factor, r, changed, Covariances(inputs, a, tau))
+        r, factor = renewed(previous.rows, previous.factor, r, changed, Covariances(inputs, values, a, tau))
     else:
-        factor = factored(r, noisy_covariance(r, correlation(inputs, inputs), a, tau))
+        every = np.arange(len(inputs))
+        factor = factored(r, noisy_covariance(r, kinship(inputs, every, inputs, every, values), a, tau))
     log_evidence = evidence(r, factor)
     return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, factor)
 
@@ -241,6 +249,15 @@ def _changed(before: Curves, curves: Curves) -> NDArray[np.bool_] | None:
     changed = np.ones(len(curves), dtype=bool)
     changed[:n] = (before.counts != curves.counts[:n]) | (before.sums != curves.sums[:n])
     return changed
+
+
+def _told_apart(parts: Sequence[IntArray]) -> IntArray:
+    """Runs of all parts; the new ones of each part get numbers of their own."""
+    found, below = [], 0
+    for runs in parts:
+        found.append(np.where(runs < 0, runs + below, runs))
+        below += min(int(runs.min(initial=0)), 0)
+    return np.concatenate(found)
 
 
 def _checked_epochs(epochs: ArrayLike) -> Array:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.correlation import correlation
+from freezethaw.model.correlation import kinship
 from freezethaw.model.curves import Array, IntArray
 from freezethaw.model.linear import cholesky, solve_lower
 from freezethaw.model.priors import LOG_2PI
 from freezethaw.model.scales import ScaleModel, Scales, scales_of
+from freezethaw.model.specification import Values
 from freezethaw.model.summaries import Summary
 
 BoolArray = NDArray[np.bool_]
@@ -60,9 +61,10 @@ def noisy_covariance(r: Rows, K: Array, variances: Array, mean_variances: Array)
 
 @dataclass(frozen=True)
 class Covariances:
-    """Of the coefficients: scaled configurations (correlation), amplitudes, and variances of the common means."""
+    """Of the coefficients: inputs and values (kinship), amplitudes, variances of the common means."""
 
-    inputs: Array  # (N, D)
+    inputs: Array  # (N, D) scaled configurations
+    values: Values
     variances: Array  # (q,)
     mean_variances: Array  # (q,)
 
@@ -70,7 +72,7 @@ class Covariances:
         """R (K x A) R^T + R T R^T between two ranges of rows."""
         V, W = r.directions[some], r.directions[others]
         left, right = r.runs[some], r.runs[others]
-        K = correlation(self.inputs[left], self.inputs[right])
+        K = kinship(self.inputs[left], left, self.inputs[right], right, self.values)
         return (V * self.variances) @ W.T * K + (V * self.mean_variances) @ W.T
 
 

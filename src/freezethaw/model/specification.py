@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -70,6 +70,14 @@ RESIDUAL: Mapping[str, tuple[ResidualKernel, tuple[str, ...]]] = {
         ("smooth.variance", "smooth.length"),
     ),
 }
+
+
+def likeness(values: Values) -> float:
+    """Correlation of two runs with one configuration: one, unless some of the variance is a run's own luck.
+
+    `luck` is the ratio of the two parts, what a run has of its own to what its configuration gives it.
+    """
+    return 1.0 / (1.0 + values.get("luck", 0.0))
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ class Specification:
         """All hyperparameters in the order in which the sampler visits them."""
         found = [Parameter(name, self.priors[name], "level", name != "mean") for name in self.level_names()]
         found += [Parameter(name, self.priors[name], "time") for name in self.time_names()]
+        found += [Parameter("luck", self.priors["luck"], "space")] if "luck" in self.priors else []
         for g in range(geometry.count):
             found += self._dimension(g, [c for c, group in enumerate(geometry.lengths) if group == g], geometry)
         return tuple(found)
@@ -241,3 +250,9 @@ def drift(dimensions: int, horizon: float) -> Specification:
         mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1},
         run_scales=True,
     )
+
+
+def luck(dimensions: int, horizon: float) -> Specification:
+    """The default where configurations are run repeatedly: what is a run's own luck can be told from those repeats."""
+    default = drift(dimensions, horizon)
+    return replace(default, name="luck", priors={**default.priors, "luck": LogNormal(math.log(0.1), 1.5)})

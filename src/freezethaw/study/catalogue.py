@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -53,14 +54,16 @@ class Catalogue:
             return self.space.features_of_units(units)
         return self.modelled.features_of([self.space.config(unit) for unit in units])
 
-    def unstarted(self, runs: Sequence[Run], most: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
-        """Candidates of the list that were not started, at most so many, with their features."""
+    def unstarted(
+        self, runs: Sequence[Run], repeats: int, most: int, rng: np.random.Generator
+    ) -> tuple[list[Config], Array]:
+        """Candidates of the list that were started less than `repeats` times, at most so many, with their features."""
         if self.candidates is None or self._listed is None or self._listed_keys is None:
             return [], np.empty((0, len(self.modelled.lengths)))
         for run in runs[len(self._keys) :]:
             self._keys[run.number] = self.modelled.key(run.config)
-        started = set(self._keys.values())
-        rest = np.array([i for i, key in enumerate(self._listed_keys) if key not in started], dtype=np.int64)
+        started = Counter(self._keys.values())
+        rest = np.array([i for i, key in enumerate(self._listed_keys) if started[key] < repeats], dtype=np.int64)
         if len(rest) > most:
             rest = rng.choice(rest, size=most, replace=False)
         return [self.candidates[i] for i in rest], self._listed[rest]

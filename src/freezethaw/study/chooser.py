@@ -36,15 +36,16 @@ class Chooser:
     policy: Policy | None  # None: at random
     sign: float
     prices: Prices
+    repeats: int = 1
 
     def new_runs(self, facts: Facts, rng: np.random.Generator) -> Candidates:
         """Configurations that may be started."""
         if self.catalogue.candidates is not None:
-            configs, features = self.catalogue.unstarted(facts.runs, LISTED, rng)
+            configs, features = self.catalogue.unstarted(facts.runs, self.repeats, LISTED, rng)
             return Candidates(features, lambda i: configs[i])
         ranked = sorted((run for run in facts.runs if run.losses), key=lambda r: min(self.sign * y for y in r.losses))
         best = [run.config for run in ranked[:CENTRES] if self.catalogue.allows(run.config)]
-        return propose(self.catalogue, best, self.catalogue.features(facts.runs), rng)
+        return propose(self.catalogue, best, self.catalogue.features(facts.runs), self.repeats, rng)
 
     def choose(self, view: View, facts: Facts, left: float, rng: np.random.Generator) -> Chosen:
         """What to do next, given the forecasts."""

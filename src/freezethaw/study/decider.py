@@ -26,7 +26,7 @@ POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
     "entropy_search": entropy_search.choose,
     "random": None,
 }
-MODELS = ("drift", "paper")
+MODELS = ("drift", "luck", "paper")
 
 
 class Decider:
@@ -35,7 +35,7 @@ class Decider:
     def __init__(self, catalogue: Catalogue, rules: Rules) -> None:
         self.catalogue, self.rules = catalogue, rules
         self._insight = Insight(catalogue, rules.maximize, rules.model)
-        self._chooser = Chooser(catalogue, POLICIES[rules.policy], rules.sign, rules.prices)
+        self._chooser = Chooser(catalogue, POLICIES[rules.policy], rules.sign, rules.prices, rules.repeats)
 
     def decide(self, facts: Facts, belief: Belief | None) -> tuple[Chosen, Belief | None]:
         """The next decision, and the belief after it. Raises StudyFinished or AllPending where there is none."""
@@ -54,7 +54,7 @@ class Decider:
         rng = np.random.default_rng([self.rules.seed, facts.next_number])
         if view is None:
             return first_choice(self._chooser, facts, rng)
-        finish = stopping.finish(view, facts, self.rules.sign, left) if self.rules.finish_best else None
+        finish = stopping.finish(view, facts, self.rules, left) if self.rules.finish_best else None
         if finish is not None:
             run, to_epoch, reason = finish
             return Chosen(run, facts.run(run).config, to_epoch, reason)

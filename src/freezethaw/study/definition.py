@@ -21,6 +21,7 @@ class Rules:
     budget: Budget
     finish_best: bool
     prices: Prices
+    repeats: int = 1  # how often a configuration may be started
 
     @property
     def sign(self) -> float:
@@ -41,6 +42,7 @@ def write(space: Space, max_epochs: int, candidates: Sequence[Config] | None, ru
         "budget": asdict(rules.budget),
         "finish_best": rules.finish_best,
         "prices": asdict(rules.prices),
+        "repeats": rules.repeats,
     }
 
 
@@ -54,5 +56,6 @@ def read(definition: Mapping[str, Any]) -> tuple[Space, list[Config] | None, Rul
         Budget(**definition["budget"]),
         definition["finish_best"],
         Prices(**definition.get("prices", {})),
+        definition.get("repeats", 1),
     )
     return Space.from_dict(definition["space"]), definition["candidates"], rules

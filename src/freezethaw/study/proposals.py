@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -60,31 +61,38 @@ class Candidates:
         return len(self.features)
 
 
-def propose(catalogue: Catalogue, best: Sequence[Config], started: Array, rng: np.random.Generator) -> Candidates:
-    """Distinct configurations that were not started; `started` are features. A guess fades as runs come in."""
+def propose(
+    catalogue: Catalogue, best: Sequence[Config], started: Array, repeats: int, rng: np.random.Generator
+) -> Candidates:
+    """Distinct configurations that were started less than `repeats` times; `started` are the features of all runs.
+
+    A guess fades as runs come in.
+    """
     space = catalogue.space
     d = len(space)
     if space.size <= EVEN + NEAR:
         configs = list(space.enumerate())
         features = catalogue.modelled.features_of(configs)
-        kept = _unstarted(features, started)
+        kept = _unstarted(features, started, repeats)
         return Candidates(features[kept], lambda i: configs[kept[i]])
     guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
+    centres = np.array([space.unit(c) for c in best]).reshape(-1, d)
     units = np.concatenate(
         [
             around_guesses(space, guessed, rng),
             low_discrepancy(EVEN - guessed, d, rng),
-            near(np.array([space.unit(c) for c in best]).reshape(-1, d), NEAR if best else 0, rng),
+            near(centres, NEAR if best else 0, rng),
+            centres if repeats > 1 else np.empty((0, d)),
         ]
     )
     features = catalogue.features_of_units(units)
     _, first = np.unique(features, axis=0, return_index=True)
     kept = np.sort(first)
-    kept = kept[_unstarted(features[kept], started)]
+    kept = kept[_unstarted(features[kept], started, repeats)]
     return Candidates(features[kept], lambda i: space.config(units[kept[i]]))
 
 
-def _unstarted(features: Array, started: Array) -> NDArray[np.int64]:
-    """Indices of the rows that are not among those started; equal features mean equal configurations."""
-    known = {row.tobytes() for row in started}
-    return np.array([i for i, row in enumerate(features) if row.tobytes() not in known], dtype=np.int64)
+def _unstarted(features: Array, started: Array, repeats: int) -> NDArray[np.int64]:
+    """Indices of the rows that were started less than `repeats` times; equal features mean equal configurations."""
+    known = Counter(row.tobytes() for row in started)
+    return np.array([i for i, row in enumerate(features) if known[row.tobytes()] < repeats], dtype=np.int64)

@@ -34,6 +34,9 @@ class Study:
 
     Without a `store` it lives in this process and never reads a clock. (`store`, `name`) identifies a study in a
     database: the same call again continues it, from any number of processes.
+
+    `repeats`: how often a configuration may be started, each time as a run of its own with its own seed, where runs of
+    one configuration differ much. The model then learns how much of a loss is luck, and `best` judges configurations.
     """
 
     def __init__(
@@ -50,15 +53,19 @@ class Study:
         budget: Budget | int | None = None,
         finish_best: bool = False,
         prices: Prices | None = None,
+        repeats: int = 1,
     ) -> None:
         _check("direction", direction, ("minimize", "maximize"))
         _check("policy", policy, tuple(POLICIES))
         _check("model", model, MODELS)
         _check_whole("max_epochs", max_epochs)
+        _check_whole("repeats", repeats)
         self.space, self.name, self._max_epochs = space, name, max_epochs
         self.candidates = None if candidates is None else [space.validate(c) for c in candidates]
         budget = Budget(epochs=budget) if isinstance(budget, int) else budget or Budget()
-        self._rules = Rules(direction == "maximize", seed, policy, model, budget, finish_best, prices or Prices())
+        model = "luck" if repeats > 1 and model == "drift" else model
+        maximize, prices = direction == "maximize", prices or Prices()
+        self._rules = Rules(maximize, seed, policy, model, budget, finish_best, prices, repeats)
         self._shared: SharedLedger | None = None
         self._ledger: Ledger = MemoryLedger(max_epochs)
         if store is not None:
@@ -89,6 +96,7 @@ class Study:
             rules.budget,
             rules.finish_best,
             rules.prices,
+            rules.repeats,
         )
 
     def _join(self, ledger: SharedLedger) -> None:
@@ -150,7 +158,7 @@ class Study:
         view = self._view(facts)
         if view is None:
             return None
-        best = stopping.best_epoch(view, facts, self._rules.sign)
+        best = stopping.best_epoch(view, facts, self._rules)
         return replace(best, forecast=self.forecast(best.run))
 
     def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
