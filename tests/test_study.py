@@ -313,8 +313,7 @@ def test_repeats_start_a_configuration_again_under_another_seed_and_best_judges_
     while True:
         try:
             d = study.ask()
-        except ft.StudyFinished as end:
-            assert end.reason.startswith("space exhausted")
+        except ft.StudyFinished:
             break
         x = d.config["x"]
         if d.run not in ends:

@@ -4,7 +4,8 @@ Every quantity of the package's model is recomputed here from the joint covarian
 
     cov(y_n(t), y_m(u)) = k_nm sum_j a_j h_j(t) h_j(u) + sum_j tau_j h_j(t) h_j(u) + [n = m] s_n^2 k_t(t, u)
 
-with k_nm = (k_x(x_n, x_m) + [n = m] luck) / (1 + luck), and compared. It shares the kernels' formulas with no line of the package.
+with k_nm = (k_x(x_n, x_m) + [n = m] luck) / (1 + luck), and compared. It shares the kernels' formulas with no line of
+the package.
 """
 
 from __future__ import annotations
