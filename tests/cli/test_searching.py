@@ -294,3 +294,29 @@ def test_the_progress_says_once_that_a_run_has_failed(cli, training):
     assert len(failed) == len(set(failed))
     again = cli(*SEARCH, "--seed", "1", "--budget", "16").stdout
     assert not set(failed) & {line.split()[1] for line in again.splitlines() if "failed" in line}
+
+
+NOISY = """
+import os
+print("imported")
+
+def train(run):
+    for epoch in run.epochs():
+        print("trained")
+        os.system("echo child")
+        run.report(1 / epoch, save=lambda folder: (folder / "x").write_text("x"))
+"""
+
+
+@pytest.mark.parametrize("words", [["run", "--workers", "1"], ["run", "--workers", "2"], ["worker"], ["check"]])
+def test_what_a_training_prints_is_no_json(cli, training, words):
+    (training / "train.py").write_text(NOISY)
+    url = f"sqlite:///{training}/study.db"
+    options = {"run": ["--max-epochs", "3", "--budget", "4"], "worker": ["--store", url], "check": ["--epochs", "2"]}
+    if words == ["worker"]:
+        ft.Study(SPACE, max_epochs=3, store=url, budget=4).close()
+    else:
+        words = [*words, "--space", "space.toml"]
+    done = cli(*words, *options[words[0]], "train.py:train", "--json", process=True)
+    assert json.loads(done.stdout)
+    assert "imported" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.runtime.notices import TROUBLE
 from freezethaw.store import Store
-from tests.runtime.trainings import BAD, GOOD, SPACE, descend
+from tests.runtime.trainings import BAD, GOOD, LOG, SPACE, descend
 
 
 @pytest.fixture
@@ -97,12 +97,15 @@ def test_an_end_by_a_mistake_is_told_too(url):
         tuned(descend, url, ["text"])
 
 
-def test_a_callback_may_end_the_search_as_ctrl_c_does(url):
+def test_a_callback_may_end_the_search_as_ctrl_c_does(url, tmp_path, monkeypatch):
+    monkeypatch.setenv(LOG, str(tmp_path / "log"))
+
     def enough(notice):
         if notice.kind == "epoch" and notice.epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tuned(descend, url, [enough], candidates=[GOOD])
+        tuned(descend, url, [enough], candidates=[GOOD], max_epochs=3)
     result = tuned(descend, url, [], candidates=[GOOD])
     assert [run.state for run in result.runs] == ["finished"]
+    assert (tmp_path / "log").read_text().splitlines() == ["1 1", "1 2", "1 3"], "an epoch was trained again"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -117,6 +118,23 @@ def masked(text: str) -> str:
 def print_json(value: Any) -> None:
     """JSON that every reader takes: what is not finite is null."""
     typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def only_json(wanted: bool) -> Iterator[None]:
+    """Where JSON is wanted, all else that anybody prints in this context, also a child process, goes to errors."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def plain(value: Any) -> Any:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from freezethaw.cli import trainings, words
-from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, opened_stored, print_json, url_of
+from freezethaw.cli.app import (
+    JsonOption,
+    UsageError,
+    app,
+    console,
+    masked,
+    only_json,
+    opened_stored,
+    print_json,
+    url_of,
+)
 from freezethaw.cli.trainings import EpochLimitOption, EveryOption, InMemoryOption, WhatArgument, WithCommand
 
 if TYPE_CHECKING:
@@ -57,7 +65,8 @@ def worker(
     from freezethaw.runtime.worker_process import Place
     from freezethaw.trainers import limited
 
-    entries = trainings.entries_of(ctx, what)
+    with only_json(as_json):
+        entries = trainings.entries_of(ctx, what)
     url = store or url_of(entries.get("store")) or (trainings.store_of(entries["name"]) if "name" in entries else None)
     if url is None:
         raise UsageError("where is the study? --store URL, or FREEZETHAW_STORE in the environment")
@@ -81,6 +90,6 @@ def _served(place: Place, train: Any, as_json: bool) -> tuple[Served, int]:
     from freezethaw.runtime.worker_process import work
 
     leaving = Leaving()
-    with on_signals(leaving), redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with on_signals(leaving), only_json(as_json):
         served = work(place, train, leaving)
     return served, 130 if leaving.why == "SIGINT" else LEFT if served.left else 0

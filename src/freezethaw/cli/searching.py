@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freezethaw.cli import trainings, words
-from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, print_json, url_of
+from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, only_json, print_json, url_of
 from freezethaw.cli.trainings import (
     EpochLimitOption,
     EveryOption,
@@ -84,7 +82,8 @@ def run(
       freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
       freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
     """
-    entries = trainings.with_space(trainings.entries_of(ctx, what), space)
+    with only_json(as_json):  # what the training prints, also when it is imported, is no JSON
+        entries = trainings.with_space(trainings.entries_of(ctx, what), space)
     given: dict[str, Any] = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
     given |= {"direction": None if direction is None else direction.value, "finish_best": finish_best}
     given |= {"epoch_limit": epoch_limit, "tags": tag or None}
@@ -97,7 +96,7 @@ def run(
     )
     study = str(entries.get("name", "study"))
     url = url_of(entries.get("store")) or trainings.store_of(study)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the training prints is no JSON
+    with only_json(as_json):
         result = _search(entries, study, url, limits, kept, quiet or as_json)
     if as_json:
         print_json(_result(result, study, url))
@@ -206,9 +205,11 @@ def check(
     from freezethaw.cli.asking import read_pairs
     from freezethaw.runtime import checking
 
-    entries = trainings.with_space(trainings.entries_of(ctx, what), space)
+    with only_json(as_json):  # what the training prints, also when it is imported, is no JSON
+        entries = trainings.with_space(trainings.entries_of(ctx, what), space)
     chosen = entries["space"].validate(_middle(entries["space"]) | read_pairs(config or []))
-    report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit)
+    with only_json(as_json):
+        report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit)
     if as_json:
         print_json(asdict(report) | {"passed": report.passed, "config": chosen})
     else:
@@ -267,7 +268,7 @@ def demo(
         if isinstance(error.__cause__, ImportError):
             raise TrainingError(f"the demo needs {error.__cause__.name}: pip install 'freezethaw[demo]'") from None
         raise
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with only_json(as_json):
         result = main() if epochs is None else main(epochs=epochs)
     if as_json:
         print_json(_result(result, "digits", "sqlite:///freezethaw-demo/study.db"))

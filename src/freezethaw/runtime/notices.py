@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -91,6 +92,8 @@ class Teller:
         for place, callback in enumerate(self._callbacks):
             try:
                 callback(notice)
+            except KeyboardInterrupt:
+                signal.raise_signal(signal.SIGINT)  # as if it were pressed: runs are saved and frozen first
             except Exception as error:  # a study of days does not end for a message that could not be sent
                 self._report(place, callback, notice, error)
 

@@ -123,18 +123,18 @@ def logged(train: Train, folder: Path) -> Train:
 @contextlib.contextmanager
 def _printing_to(file: int) -> Iterator[None]:
     """Standard output and error go to this file descriptor meanwhile."""
-    streams = (sys.stdout, sys.stderr)
-    before = [os.dup(stream.fileno()) for stream in streams]
+    streams = {1: sys.stdout, 2: sys.stderr}
+    before = {number: os.dup(number) for number in streams}
     try:
-        for stream in streams:
+        for number, stream in streams.items():
             stream.flush()
-            os.dup2(file, stream.fileno())
+            os.dup2(file, number)
         yield
     finally:
-        for stream, number in zip(streams, before, strict=True):
+        for number, stream in streams.items():
             stream.flush()
-            os.dup2(number, stream.fileno())
-            os.close(number)
+            os.dup2(before[number], number)
+            os.close(before[number])
 
 
 def _watch_parent(pipe: int, parent: int, leaving: Leaving) -> None:
