@@ -211,21 +211,37 @@ def _summary(found: list[dict[str, Any]], each: int) -> dict[str, Any]:
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    print("\nepochs          one worker   two workers  ratio  core seconds of an epoch   of a core while training")
+    """Medians over the rounds. What an epoch costs besides training is mostly its decision, and waiting for it."""
+    print(
+        f"\n{'epochs':12s} {'epochs per hour':>18s}  ratio {'spread':>14s} {'of a core':>13s} {'besides training':>17s}"
+    )
+    print(f"{'':12s} {'one':>9s}{'two':>9s} {'':22s} {'one':>7s}{'two':>6s} {'one':>9s}{'two':>8s}")
     for kind in KINDS:
         rows = [r for r in found if r["kind"] == kind]
-        rate = {k: statistics.median(r[k]["per_hour"] for r in rows) for k in ("one", "two")}
-        cpu = {k: statistics.median(r[k]["epoch_cpu_seconds"] for r in rows) for k in ("one", "two")}
-        share = {
-            k: statistics.median(r[k]["epoch_cpu_seconds"] / r[k]["epoch_seconds"] for r in rows)
-            for k in ("one", "two")
-        }
         ratios = [r["ratio"] for r in rows]
-        print(
-            f"{kind:12s} {rate['one']:9.0f}/h  {rate['two']:9.0f}/h   {statistics.median(ratios):5.2f}"
-            f"  {cpu['one']:10.3f} and {cpu['two']:.3f} {100 * share['one']:14.0f} % and {100 * share['two']:.0f} %"
-            f"   (ratios {min(ratios):.2f} to {max(ratios):.2f})"
+        rate, core, besides = (
+            [statistics.median(figure(r[k], workers) for r in rows) for workers, k in ((1, "one"), (2, "two"))]
+            for figure in (_rate, _core, _besides)
         )
+        print(
+            f"{kind:12s} {rate[0]:9.0f}{rate[1]:9.0f} {statistics.median(ratios):6.2f}"
+            f"  {min(ratios):.2f} to {max(ratios):.2f} {100 * core[0]:7.0f} %{100 * core[1]:4.0f} %"
+            f" {besides[0]:7.2f} s{besides[1]:6.2f} s"
+        )
+
+
+def _rate(measured: dict[str, float], _workers: int) -> float:
+    return measured["per_hour"]
+
+
+def _core(measured: dict[str, float], _workers: int) -> float:
+    """Of a core, what a worker got while it trained."""
+    return measured["epoch_cpu_seconds"] / measured["epoch_seconds"]
+
+
+def _besides(measured: dict[str, float], workers: int) -> float:
+    """Seconds of a worker for each epoch in which it did not train."""
+    return 3600.0 * workers / measured["per_hour"] - measured["epoch_seconds"]
 
 
 if __name__ == "__main__":
