@@ -25,10 +25,18 @@ $(VENV)/.dev: pyproject.toml .ci/system-packages | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
+# torch first, so that nothing else brings another build of it; on Linux without a GPU, PIP_EXTRA_INDEX_URL=
+# https://download.pytorch.org/whl/cpu spares gigabytes, and `make test LIBRARIES=` does without: their tests skip
+LIBRARIES ?= $(VENV)/.libraries
+$(VENV)/.libraries: pyproject.toml | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -e '.[libraries]'
+	@touch $@
+
 demo: $(VENV)/.demo  ## tune a small real model on scikit-learn's digits
 	$(BIN)/python examples/digits.py
 
-test: $(VENV)/.dev  ## the whole test suite
+test: $(VENV)/.dev $(LIBRARIES)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.dev  ## style and formatting

@@ -59,6 +59,10 @@ class Preempted(TrainingError):  # noqa: N818 - what happened, not a mistake
     """Raise it in a training: the machine is wanted elsewhere. The run is frozen, and can be thawed."""
 
 
+class MissingLibrary(TrainingError, ImportError):  # noqa: N818 - what is the matter
+    """An adapter for a library that is not installed; the message says what to install."""
+
+
 class StoreError(FreezeThawError, RuntimeError):
     """A store cannot be opened, read or written; the message says why and what to do. Passwords are masked in it."""
 

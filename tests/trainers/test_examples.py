@@ -1,0 +1,48 @@
+"""Every example of an adapter runs with its real library, and a thawed run of it equals one that was never frozen."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from freezethaw.runtime import checking
+from freezethaw.trainers import named
+from tests.trainers.libraries import EXAMPLES
+
+# example -> libraries, a configuration, whether the library allows "bit for bit"
+EXAMPLE = {
+    "pytorch": (("torch", "sklearn"), {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64}, True),
+    "cnn_amp": (("torch",), {"learning_rate": 0.05, "channels": 8, "dropout": 0.2}, True),
+}
+
+
+def present(name):
+    absent = [library for library in EXAMPLE[name][0] if importlib.util.find_spec(library) is None]
+    if absent and not os.environ.get("FREEZETHAW_CI"):
+        pytest.skip(f"{', '.join(absent)} is not installed")
+    return EXAMPLES / f"{name}.py"
+
+
+@pytest.mark.parametrize("name", EXAMPLE)
+def test_frozen_and_thawed_equals_uninterrupted(name):
+    _, config, exact = EXAMPLE[name]
+    report = checking.check(named(f"{present(name)}:train"), config, epochs=4)
+    assert report.passed, report.findings
+    assert not report.notes
+    assert len(set(report.uninterrupted)) == 4
+    if exact:
+        assert report.thawed == report.uninterrupted
+
+
+@pytest.mark.parametrize("name", EXAMPLE)
+def test_the_example_finds_something(name, tmp_path):
+    code = f"import runpy; runpy.run_path({str(present(name))!r})['main'](epochs=12)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert found.returncode == 0, found.stderr
+    assert "best: run" in found.stdout

@@ -1,0 +1,49 @@
+"""A missing library is missed in one line, and only where it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# adapter -> the library that it needs, and the extra that brings it
+ADAPTERS = {
+    "trainers.pytorch": ("torch", "torch"),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_missing_library_is_one_line(adapter):
+    library, extra = ADAPTERS[adapter]
+    code = f"""
+import sys
+sys.modules[{library!r}] = None  # as if it were not installed
+try:
+    import freezethaw.{adapter}
+except ImportError as error:
+    print(error)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == f'this needs {library}: pip install "freezethaw[{extra}]"\n'
+
+
+def test_the_command_line_says_it_too(tmp_path):
+    (tmp_path / "train.py").write_text("import sys\nsys.modules['torch'] = None\nimport freezethaw.trainers.pytorch\n")
+    (tmp_path / "space.toml").write_text("[rate]\ntype = 'float'\nlow = 0.0\nhigh = 1.0\n")
+    command = [sys.executable, "-m", "freezethaw", "check", "train.py:train", "--space", "space.toml"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].endswith('this needs torch: pip install "freezethaw[torch]"')
+    assert "Traceback" not in found.stderr
+
+
+def test_nothing_of_it_is_imported_before():
+    heavy = sorted({"sklearn", *(library for library, _ in ADAPTERS.values())})
+    code = f"""
+import sys, freezethaw, freezethaw.trainers, freezethaw.tune, freezethaw.cli
+from freezethaw import *
+print([name for name in {heavy} if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
