@@ -1,23 +1,21 @@
 """The methods that are compared, each a function that spends a budget of epochs on a problem and keeps a diary.
 
-Ours are run by `ft.tune`, as users run it. An epoch costs one, whatever its configuration, as in the paper: what `tune`
-learns of the seconds of an epoch is left out of its decisions here, so that they depend on the seed alone.
+Ours are run by `ft.tune`, as users run it. Budgets are in epochs, so an epoch costs one, whatever its configuration, as
+in the paper.
 """
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 from benchmarks.rivals import plain
 from benchmarks.simulate import Over
 
@@ -26,7 +24,6 @@ from experiments.baseline import warped_gp
 from experiments.bench import Bench
 from experiments.diary import Diary
 from experiments.problems import Problem
-from freezethaw.study import Study
 from freezethaw.study.decider import Decider
 from freezethaw.study.threads import one_thread
 
@@ -49,7 +46,7 @@ class Task:
 Method = Callable[[Task], None]
 
 
-def by_tune(task: Task, model: str | None = None, **named: Any) -> None:
+def by_tune(task: Task, **named: Any) -> None:
     """Ours: one worker in this process, and a store, so that the same call goes on after an interruption."""
     problem, diary = task.problem, task.diary
 
@@ -61,7 +58,7 @@ def by_tune(task: Task, model: str | None = None, **named: Any) -> None:
             loss = diary.train_epoch(run.number, epoch, run.config, training)
             run.report(loss, save=training.save)
 
-    with _watched(diary, model):
+    with patch.object(Decider, "decide", diary.timed(Decider.decide)):
         ft.tune(
             train,
             problem.space,
@@ -72,24 +69,6 @@ def by_tune(task: Task, model: str | None = None, **named: Any) -> None:
             progress=False,
             **named,
         )
-
-
-@contextmanager
-def _watched(diary: Diary, model: str | None) -> Iterator[None]:
-    """Decisions are timed, every epoch has the same price, and the model is the one that is wanted."""
-
-    def study(*args: Any, **given: Any) -> Study:
-        return Study(*args, **given | ({} if model is None else {"model": model}))
-
-    def equal_prices(*told: np.ndarray) -> np.ndarray:
-        """One for each configuration that is asked for, the last argument."""
-        return np.ones(len(told[-1]))
-
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(Decider, "decide", diary.timed(Decider.decide)))
-        stack.enter_context(patch("freezethaw.study.chooser.relative_prices", equal_prices))
-        stack.enter_context(patch.object(sys.modules["freezethaw.tune"], "Study", study))
-        yield
 
 
 def on_bench(search: Callable[[Any], None], task: Task) -> None:

@@ -340,3 +340,21 @@ def test_without_repeats_no_configuration_is_started_twice():
             break
         study.tell(d, 1.0 / d.to_epoch + d.config["x"])
     assert sorted(run.config["x"] for run in study.runs) == [1, 2, 3, 4]
+
+
+def test_where_the_budget_is_in_epochs_their_seconds_do_not_matter():
+    def started(seconds, **named):
+        study = ft.Study(SPACE, max_epochs=5, **named)
+        for _ in range(12):
+            d = study.ask()
+            study.tell(d, loss_of(d.config, d.to_epoch), seconds=seconds(d.config))
+        return [run.config for run in study.runs]
+
+    def dear(config):
+        return 1.0 + 100.0 * config["decay"]
+
+    def even(config):
+        return 1.0
+
+    assert started(dear, budget=100) == started(even, budget=100)
+    assert started(dear, budget=ft.Budget(hours=100)) != started(even, budget=ft.Budget(hours=100))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -110,16 +111,21 @@ def tune(
 @contextmanager
 def _shown(study: Study, wanted: bool | None) -> Iterator[Callable[[], None]]:
     """What the engine calls now and then to show how the study is doing."""
-    from freezethaw.runtime.progress import Progress
-
-    show = Progress()
-    if not (show.console.is_terminal or show.console.is_jupyter if wanted is None else wanted):
+    if not (_somebody_looks() if wanted is None else wanted):
         yield lambda: None
         return
+    from freezethaw.runtime.progress import Progress  # and the terminal library only where something is shown
+
+    show = Progress()
     with show:
         show.look(study, always=True)  # what was trained before is not told again
         yield lambda: show.look(study)
         show.look(study, always=True)
+
+
+def _somebody_looks() -> bool:
+    """Whether this is a terminal or a notebook."""
+    return sys.stdout.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager

@@ -26,6 +26,7 @@ FINISHED = "study finished"  # events of this kind say why
 TAKEN = "run taken over"
 PAUSE = 0.2  # seconds before asking again where everything is under way
 HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
+HOPELESS_NOW = 50  # the same in a row, though other runs trained before
 DIED = "worker died"
 OVERDUE = 5  # exit code of a process whose training hung
 
@@ -219,17 +220,21 @@ class Worker:
         if best is not None:
             saved = nearest(kept, best, self.study.runs[best.run - 1].losses, self.sign)
             self._best = {(best.run, best.epoch if saved is None else saved.epoch)}
-        return _chances(self.study), self.best_marks()
+        pinned = {(c.run, c.epoch) for c in kept if c.run in self.study.pinned}
+        return _chances(self.study), {*self.best_marks(), *pinned}
 
 
 def check_hope(study: Study) -> None:
-    """Raise StudyError where every run failed before its first epoch: the training itself is at fault."""
-    if any(run.losses for run in study.shared.seen().runs):
-        return
-    runs = [run for run in study.runs if not run.added]
-    if len(runs) >= HOPELESS and all(run.state == "failed" and not run.losses for run in runs):
+    """Raise StudyError where run after run fails before its first epoch: the training itself is at fault.
+
+    Such runs spend no budget, so that nothing else would end the study.
+    """
+    known = study.shared.seen().runs
+    enough = HOPELESS_NOW if any(run.losses for run in known) else HOPELESS
+    last = [run for run in known if not run.added][-enough:]
+    if len(last) == enough and all(run.state == "failed" and not run.losses for run in last):
         raise StudyError(
-            f"the training failed in all of the first {len(runs)} runs; nothing can be learnt from that. The last "
+            f"the training failed in all of the last {enough} runs; nothing can be learnt from that. The last "
             f"error: {study.shared.last_event(FAILED)}"
         )
 

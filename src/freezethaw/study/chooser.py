@@ -13,7 +13,7 @@ from freezethaw.policy import random_choice
 from freezethaw.policy.choice import Choice, Entry, Options
 from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.survival import survival
-from freezethaw.records import BasketEntry, Config, Prices, Run
+from freezethaw.records import BasketEntry, Budget, Config, Prices, Run
 from freezethaw.study import words
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.facts import Facts
@@ -36,7 +36,8 @@ class Chooser:
     policy: Policy | None  # None: at random
     sign: float
     prices: Prices
-    repeats: int = 1
+    repeats: int
+    budget: Budget
 
     def new_runs(self, facts: Facts, rng: np.random.Generator) -> Candidates:
         """Configurations that may be started."""
@@ -80,8 +81,9 @@ class Chooser:
         timed = [(run, np.nanmean(run.seconds)) for run in facts.runs if np.any(np.array(run.seconds) > 0)]
         if timed:
             known, seconds = self.catalogue.features([run for run, _ in timed]), np.array([s for _, s in timed])
-            worth_old = worth_old / relative_prices(known, seconds, self.catalogue.features(frozen))
-            worth_new = worth_new / relative_prices(known, seconds, features)
+            if self.budget.epochs is None or self.budget.hours is not None:  # what is spent is time, not epochs
+                worth_old = worth_old / relative_prices(known, seconds, self.catalogue.features(frozen))
+                worth_new = worth_new / relative_prices(known, seconds, features)
             second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
         away = self.prices.start + self.prices.save
         price_old = np.array([0.0 if run.number == facts.in_hand else away + self.prices.load for run in frozen])

@@ -35,7 +35,8 @@ class Decider:
     def __init__(self, catalogue: Catalogue, rules: Rules) -> None:
         self.catalogue, self.rules = catalogue, rules
         self._insight = Insight(catalogue, rules.maximize, rules.model)
-        self._chooser = Chooser(catalogue, POLICIES[rules.policy], rules.sign, rules.prices, rules.repeats)
+        policy = POLICIES[rules.policy]
+        self._chooser = Chooser(catalogue, policy, rules.sign, rules.prices, rules.repeats, rules.budget)
 
     def decide(self, facts: Facts, belief: Belief | None) -> tuple[Chosen, Belief | None]:
         """The next decision, and the belief after it. Raises StudyFinished or AllPending where there is none."""
