@@ -17,6 +17,11 @@ from tests.trainers.libraries import EXAMPLES
 EXAMPLE = {
     "pytorch": (("torch", "sklearn"), {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64}, True),
     "cnn_amp": (("torch",), {"learning_rate": 0.05, "channels": 8, "dropout": 0.2}, True),
+    "scikit_learn": (
+        ("sklearn", "skops"),
+        {"learning_rate_init": 0.005, "hidden": 32, "alpha": 1e-4, "batch_size": 64},
+        True,
+    ),
 }
 
 

@@ -10,6 +10,8 @@ import pytest
 # adapter -> the library that it needs, and the extra that brings it
 ADAPTERS = {
     "trainers.pytorch": ("torch", "torch"),
+    "trainers.sklearn": ("skops", "sklearn"),
+    "search_cv": ("sklearn", "sklearn"),
 }
 
 

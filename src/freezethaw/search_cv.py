@@ -1,0 +1,151 @@
+"""A search like those of scikit-learn: `FreezeThawSearchCV(estimator, space).fit(X, y)`.
+
+An epoch trains the estimator once more in each split, and its loss is the mean score of the splits. Unlike halving
+searches nothing is discarded for good: a configuration that was frozen may be thawed.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import numpy as np
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Budget, Checkpoints, Result
+from freezethaw.runtime.randomness import remembered
+from freezethaw.space import Space
+from freezethaw.trainers.needing import extra
+from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.sklearn import thawed, train_epoch
+from freezethaw.tune import tune
+
+with extra("sklearn"):
+    from sklearn.base import clone, is_classifier
+    from sklearn.metrics import check_scoring
+    from sklearn.model_selection import check_cv
+    from sklearn.model_selection._search import BaseSearchCV  # as other searches do: it has no public name
+    from sklearn.utils.metaestimators import _safe_split
+    from sklearn.utils.validation import indexable
+
+
+class FreezeThawSearchCV(BaseSearchCV):
+    """Search the space of an estimator that has `partial_fit` or `warm_start`, by cross-validation.
+
+    `space`: a `Space` of parameters of the estimator. `max_epochs`: how far a configuration is trained at most;
+    `budget`: epochs in all, each over every split. `rounds`: what an epoch adds where `warm_start` continues.
+    `scoring`, `cv`, `refit` and `n_jobs` as in `GridSearchCV`, with one score, and a process for each job. `store`,
+    `name`, `checkpoints`: where the study is kept; the same fit again continues it. `random_state`: the seed.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        space: Space | None = None,
+        *,
+        max_epochs: int = 20,
+        budget: int | Budget = 100,
+        rounds: int = 1,
+        scoring: Any = None,
+        cv: Any = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        store: str | None = None,
+        name: str = "study",
+        checkpoints: Checkpoints | None = None,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(estimator, scoring=scoring, cv=cv, refit=refit, n_jobs=n_jobs)
+        self.space, self.max_epochs, self.budget, self.rounds = space, max_epochs, budget, rounds
+        self.store, self.name, self.checkpoints, self.random_state = store, name, checkpoints, random_state
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> FreezeThawSearchCV:
+        """Search, and train the best configuration on all data, as far as it did best."""
+        if not isinstance(self.space, Space):
+            raise StudyError(f"space must be a freezethaw.Space, not {self.space!r}")
+        X, y = indexable(X, y)
+        if params:
+            raise StudyError(f"{', '.join(params)}: partial training knows no other arguments than X and y")
+        self.scorer_, self.multimetric_ = check_scoring(self.estimator, self.scoring), False
+        splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y))
+        self.n_splits_ = len(splits)
+        errors: list[Exception] = []
+        put_back = remembered()  # a search leaves the generators of its user alone
+        try:
+            result = tune(
+                _Training(self, X, y, splits, errors), copy.deepcopy(self.space), self.max_epochs, self.budget,
+                name=self.name, workers=self.n_jobs or 1, store=self.store, seed=self.random_state,
+                direction="maximize", checkpoints=self.checkpoints,
+            )  # fmt: skip
+        except StudyError:
+            if errors:  # what the estimator said, as if it had been called
+                raise errors[0] from None
+            raise
+        finally:
+            put_back()
+        self._conclude(result)
+        if self.refit:
+            begun = time.perf_counter()
+            self.best_estimator_ = self._configured(self.best_params_, self.random_state)
+            classes = _classes(self.estimator, y)
+            for epoch in range(1, self.best_epoch_ + 1):
+                train_epoch(self.best_estimator_, epoch, X, y, classes, self.rounds)
+            self.refit_time_ = time.perf_counter() - begun
+        return self
+
+    def _configured(self, config: Any, seed: int) -> Any:
+        """A fresh estimator of this configuration."""
+        made = clone(self.estimator).set_params(**config)
+        parameters = made.get_params(deep=False)
+        return made.set_params(random_state=seed) if parameters.get("random_state", 0) is None else made
+
+    def _conclude(self, result: Result) -> None:
+        """What searches of scikit-learn say when they have fitted."""
+        if result.best is None:
+            raise StudyError("no configuration has a finite score")
+        runs = [run for run in result.runs if run.losses and not run.added]
+        scores = np.array([max(run.losses) for run in runs])
+        names = dict.fromkeys(name for run in runs for name in run.config)
+        columns = {f"param_{name}": [run.config.get(name) for run in runs] for name in names}
+        self.cv_results_ = {name: np.ma.MaskedArray(held, dtype=object) for name, held in columns.items()} | {
+            "params": [dict(run.config) for run in runs],
+            "mean_test_score": scores,
+            "rank_test_score": np.array([1 + np.sum(scores > score) for score in scores], dtype=np.int32),
+            "n_epochs": np.array([run.epoch for run in runs]),
+        }
+        best = result.best
+        self.best_index_ = [run.number for run in runs].index(best.run)
+        self.best_params_, self.best_score_, self.best_epoch_ = dict(best.config), best.loss, best.epoch
+
+
+class _Training:
+    """The training of one run: an estimator for each split, an epoch of all before the next."""
+
+    def __init__(self, search: FreezeThawSearchCV, X: Any, y: Any, splits: Any, errors: list[Exception]) -> None:
+        self.search, self.X, self.y, self.splits, self.errors = search, X, y, splits, errors
+
+    def __call__(self, run: TrainingRun) -> None:
+        """Train until it is frozen."""
+        try:
+            self._train(run)
+        except Exception as error:
+            self.errors.append(error)
+            raise
+
+    def _train(self, run: TrainingRun) -> None:
+        search, classes = self.search, _classes(self.search.estimator, self.y)
+        estimators = [search._configured(run.config, run.seed) for _ in self.splits]
+        state = thawed(run, *estimators)
+        for epoch in run.epochs():
+            scores = []
+            for estimator, (train, test) in zip(estimators, self.splits, strict=True):
+                X, y = _safe_split(estimator, self.X, self.y, train)
+                train_epoch(estimator, epoch, X, y, classes, search.rounds)
+                X, y = _safe_split(estimator, self.X, self.y, test, train)
+                scores.append(search.scorer_(estimator, X) if y is None else search.scorer_(estimator, X, y))
+            run.report(float(np.mean(scores)), save=state.save, std=float(np.std(scores)))
+
+
+def _classes(estimator: Any, y: Any) -> Any:
+    return np.unique(y) if y is not None and is_classifier(estimator) else None
