@@ -97,6 +97,40 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A decision and what came of it. Time is counted in epochs recorded in the whole study."""
+
+    decision: Decision
+    known: int  # epochs recorded when it was decided on
+    began: int  # epochs recorded when it was taken
+    ended: int | None = None  # epochs recorded when it ended; None while it is under way
+    outcome: str = ""  # told, diverged, interrupted, out_of_memory, failed
+
+
+@dataclass(frozen=True)
+class History:
+    """How a study went: all decisions by number, and (run, epoch) of every loss in the order of recording."""
+
+    decisions: tuple[Taken, ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class PastForecast:
+    """What a study said of a loss before it was measured, and what it then was."""
+
+    decision: int  # at which it was said
+    run: int
+    epoch: int
+    ahead: int  # epochs between the last loss known then and this one
+    low: float  # of the 90 % interval
+    median: float
+    high: float
+    loss: float
+    below: float  # the forecast's chance of a smaller loss: evenly spread over 0 to 1 where forecasts are right
+
+
+@dataclass(frozen=True)
 class Budget:
     """When to stop: whichever comes first. It counts the whole study, so raising it continues a finished one."""
 

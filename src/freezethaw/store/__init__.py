@@ -37,6 +37,7 @@ from freezethaw.store.records import (
     Snapshot,
     StoredCheckpoint,
     StoredDecision,
+    StoredHistory,
     StudyInfo,
 )
 from freezethaw.store.studies import Store, StoredStudy
@@ -61,6 +62,7 @@ __all__ = [
     "Store",
     "StoredCheckpoint",
     "StoredDecision",
+    "StoredHistory",
     "StoredStudy",
     "StudyInfo",
     "Watcher",

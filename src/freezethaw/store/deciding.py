@@ -84,6 +84,24 @@ def read(connection: Connection, study: int, number: int) -> StoredDecision:
     return StoredDecision(of_row(row), basket, row.basis, row.definition, *ended)
 
 
+def listed(connection: Connection, study: int, last: int, before: int | None = None) -> tuple[StoredDecision, ...]:
+    """So many decisions, the newest or those before another one, oldest first, without their baskets."""
+    columns = [column for column in decisions.c if column.name != "basket"]
+    query = select(*columns, runs.c.config).join(
+        runs, (runs.c.study == decisions.c.study) & (runs.c.run == decisions.c.run)
+    )
+    query = query.where(decisions.c.study == study)
+    query = query if before is None else query.where(decisions.c.number < before)
+    rows = connection.execute(query.order_by(decisions.c.number.desc()).limit(last)).all()
+    return tuple(without_basket(row) for row in reversed(rows))
+
+
+def without_basket(row: Any) -> StoredDecision:
+    """A decision whose basket was not read."""
+    ended = (row.state, row.outcome, row.reached, row.committed, row.closed)
+    return StoredDecision(of_row(row), (), row.basis, row.definition, *ended)
+
+
 def of_row(row: Row[Any], config: Mapping[str, Any] | None = None) -> Decision:
     """A decision from its row; `config` where the row does not bring it."""
     config = documents.load(row.config) if config is None else config

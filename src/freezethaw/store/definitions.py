@@ -2,8 +2,9 @@
 
 A definition is a plain dict: `space` (as `Space.to_dict` gives it), `max_epochs`, `direction`, `seed`, `policy`,
 `model`, `candidates`, `budget`, `finish_best`. Every version is kept, and a decision names the one it was taken under.
-`tags` are for people: no decision depends on them, so they change without a new version, and stay where a definition
-says nothing of them.
+`tags` are for people: no decision depends on them, so they change without a new version. They, and the runs that the
+user `banned` or `pinned`, stay where a definition says nothing of them; `stopped` does not, so that whoever runs the
+same command again continues.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from freezethaw.store.records import Definition
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # another one would be another study
 TAGS = "tags"
+KEPT = (TAGS, "banned", "pinned")  # where a definition says nothing of them
 LONGEST_TAG = 50
 
 
@@ -49,8 +51,7 @@ def checked(definition: Definition) -> dict[str, Any]:
 def amend(old: Definition, new: Definition, name: str) -> Amendment:
     """Continue `old` as `new` wishes; raises StudyError, with the difference, where that would be another study."""
     old, new = checked(old), checked(new)
-    if TAGS in old:
-        new = {TAGS: old[TAGS]} | new
+    new = {key: old[key] for key in KEPT if key in old} | new
     for key in FIXED:
         if old.get(key) != new.get(key):
             raise _refused(name, f"its {key} is {old.get(key)!r}, not {new.get(key)!r}")

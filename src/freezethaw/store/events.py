@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from freezethaw.store import documents
 from freezethaw.store.heads import Head
@@ -34,10 +34,17 @@ def add(
     connection.execute(insert(events).values(row))
 
 
+def newest(connection: Connection, study: int, last: int) -> tuple[Event, ...]:
+    """The last events, oldest first."""
+    query = select(events).where(events.c.study == study).order_by(events.c.id.desc()).limit(last)
+    return tuple(_of_row(row) for row in reversed(connection.execute(query).all()))
+
+
 def listed(connection: Connection, study: int, after: int = 0, most: int = 1000) -> tuple[Event, ...]:
     """Events with a number greater than `after`, oldest first."""
     query = select(events).where(events.c.study == study, events.c.id > after).order_by(events.c.id).limit(most)
-    return tuple(
-        Event(row.id, row.kind, row.text, row.run, row.epoch, documents.load(row.details), row.at)
-        for row in connection.execute(query)
-    )
+    return tuple(_of_row(row) for row in connection.execute(query))
+
+
+def _of_row(row: Row[Any]) -> Event:
+    return Event(row.id, row.kind, row.text, row.run, row.epoch, documents.load(row.details), row.at)

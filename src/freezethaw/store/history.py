@@ -1,4 +1,4 @@
-"""The study as it was at an earlier change: what a decider saw, for a replay of its decision.
+"""The study as it was at an earlier change: what a decider saw, for a replay of its decision; and how it went.
 
 Losses carry the change that brought them, decisions and wishes when they began and ended, so nothing more is kept.
 """
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, or_, select
 from freezethaw.errors import StudyError
 from freezethaw.records import Run, State
 from freezethaw.store import checkpoints, deciding, documents, heads, loading
-from freezethaw.store.records import Snapshot
+from freezethaw.store.records import Snapshot, StoredHistory
 from freezethaw.store.tables import decisions, definitions, epochs, runs, wishes
 
 
@@ -42,6 +42,31 @@ def load(connection: Connection, study: int, at: int) -> Snapshot:
     last = taken[-1].number if taken else 0
     there = checkpoints.kept(connection, study, at=at)
     return Snapshot(at, defined.version, definition, tuple(by_number.values()), pending, last, queue, there)
+
+
+def course(connection: Connection, study: int, known: StoredHistory | None = None) -> StoredHistory:
+    """How the study went; with `known` only what changed since is read."""
+    head = heads.read(connection, study)
+    since = -1 if known is None else known.change
+    if known is not None and head.change == since:
+        return known
+    columns = [column for column in decisions.c if column.name != "basket"]
+    same_run = (runs.c.study == decisions.c.study) & (runs.c.run == decisions.c.run)
+    query = select(*columns, runs.c.config).join(runs, same_run)
+    changed = connection.execute(query.where(decisions.c.study == study, decisions.c.change > since))
+    taken = {} if known is None else {d.decision.number: d for d in known.decisions}
+    for row in changed:
+        taken[row.number] = deciding.without_basket(row)
+    query = select(epochs.c.change, epochs.c.run, epochs.c.epoch).where(
+        epochs.c.study == study, epochs.c.change > since
+    )
+    new = connection.execute(query.order_by(epochs.c.change, epochs.c.run, epochs.c.epoch))
+    before = () if known is None else known.epochs
+    return StoredHistory(
+        head.change,
+        tuple(taken[number] for number in sorted(taken)),
+        (*before, *((row.change, row.run, row.epoch) for row in new)),
+    )
 
 
 def _open(decision: Row[Any], at: int) -> bool:

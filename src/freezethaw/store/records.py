@@ -127,6 +127,15 @@ class Event:
 
 
 @dataclass(frozen=True)
+class StoredHistory:
+    """All decisions, without their baskets, and every epoch with the change that brought it, in that order."""
+
+    change: int
+    decisions: tuple[StoredDecision, ...] = field(repr=False, default=())
+    epochs: tuple[tuple[int, int, int], ...] = field(repr=False, default=())  # change, run, epoch
+
+
+@dataclass(frozen=True)
 class StudyInfo:
     """One line of the list of studies."""
 
@@ -136,6 +145,7 @@ class StudyInfo:
     decisions: int
     created: str
     tags: tuple[str, ...] = ()
+    uid: str = ""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from freezethaw.store.records import (
     Snapshot,
     StoredCheckpoint,
     StoredDecision,
+    StoredHistory,
     StudyInfo,
 )
 from freezethaw.store.schema import prepare
@@ -141,6 +142,7 @@ class Store:
                     row.decisions,
                     row.created,
                     tuple(documents.load(row.document).get(definitions.TAGS, ())),
+                    row.uid,
                 )
                 for row in connection.execute(query)
             )
@@ -180,6 +182,26 @@ class StoredStudy:
             if at is not None:
                 return history.load(connection, self._study, at)
             return loading.load(connection, self._study, known)
+
+    def change(self) -> int:
+        """The study's change counter: where it stands still, nothing happened."""
+        with self._database.reading() as connection:
+            return heads.read(connection, self._study).change
+
+    def history(self, known: StoredHistory | None = None) -> StoredHistory:
+        """How the study went, without baskets. `known`: read only what changed since."""
+        with self._database.reading() as connection:
+            return history.course(connection, self._study, known)
+
+    def decisions(self, last: int, before: int | None = None) -> tuple[StoredDecision, ...]:
+        """So many decisions, the newest or those before another one, oldest first, without their baskets."""
+        with self._database.reading() as connection:
+            return deciding.listed(connection, self._study, last, before)
+
+    def last_events(self, last: int) -> tuple[Event, ...]:
+        """The newest events, oldest first."""
+        with self._database.reading() as connection:
+            return events.newest(connection, self._study, last)
 
     def definition(self, version: int) -> Definition:
         """One version of the definition."""
@@ -327,6 +349,12 @@ class StoredStudy:
             definition = loading.read(connection, self._study, head.definition) | {definitions.TAGS: checked}
             where = (definition_table.c.study == self._study, definition_table.c.version == head.definition)
             connection.execute(update(definition_table).where(*where).values(document=documents.dump(definition)))
+
+    def amend(self, changes: Definition) -> None:
+        """Change entries of the definition, such as the budget: a new version, which workers follow from then on."""
+        with self._database.writing() as connection:
+            definition = loading.read(connection, self._study, heads.lock(connection, self._study).definition)
+            _amend(connection, self._study, self.name, definition | dict(changes))
 
     def enqueue(self, config: Config, to_epoch: int = 1) -> int:
         """Wish that a configuration be started; returns the wish's number."""

@@ -7,9 +7,11 @@ and the same belief, decides the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from freezethaw.errors import StudyFinished
 from freezethaw.model.belief import Belief
 from freezethaw.policy import choice, entropy_search
 from freezethaw.study import stopping
@@ -34,12 +36,15 @@ class Decider:
 
     def __init__(self, catalogue: Catalogue, rules: Rules) -> None:
         self.catalogue, self.rules = catalogue, rules
-        self._insight = Insight(catalogue, rules.maximize, rules.model)
+        self.insight = Insight(catalogue, rules.maximize, rules.model)
         policy = POLICIES[rules.policy]
         self._chooser = Chooser(catalogue, policy, rules.sign, rules.prices, rules.repeats, rules.budget)
 
     def decide(self, facts: Facts, belief: Belief | None) -> tuple[Chosen, Belief | None]:
         """The next decision, and the belief after it. Raises StudyFinished or AllPending where there is none."""
+        if self.rules.stopped:
+            raise StudyFinished("stopped by the user")
+        facts = replace(facts, banned=self.rules.banned)
         with one_thread():
             left = stopping.epochs_left(self.rules.budget, facts, self.rules.sign)
             for wish in facts.wishes:
@@ -59,10 +64,10 @@ class Decider:
         if finish is not None:
             run, to_epoch, reason = finish
             return Chosen(run, facts.run(run).config, to_epoch, reason)
-        return self._chooser.choose(self._insight.with_pending(view, facts.pending), facts, left, rng)
+        return self._chooser.choose(self.insight.with_pending(view, facts.pending), facts, left, rng)
 
     def view(self, facts: Facts, belief: Belief | None) -> View | None:
         """Forecasts from all losses so far; None before the first finite loss."""
         rng = np.random.default_rng([self.rules.seed, facts.next_number, 1])
         with one_thread():
-            return self._insight.view(facts, belief, rng)
+            return self.insight.view(facts, belief, rng)

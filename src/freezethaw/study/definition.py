@@ -22,6 +22,9 @@ class Rules:
     finish_best: bool
     prices: Prices
     repeats: int = 1  # how often a configuration may be started
+    stopped: bool = False  # by the user
+    banned: tuple[int, ...] = ()  # runs that the user wants advanced no more
+    pinned: tuple[int, ...] = ()  # runs whose checkpoints stay whatever the disk budget
 
     @property
     def sign(self) -> float:
@@ -30,8 +33,9 @@ class Rules:
 
 
 def write(space: Space, max_epochs: int, candidates: Sequence[Config] | None, rules: Rules) -> dict[str, Any]:
-    """The definition of a study."""
-    return {
+    """The definition of a study; what the user did to a running one is said only where something was done."""
+    steering = {"stopped": rules.stopped, "banned": list(rules.banned), "pinned": list(rules.pinned)}
+    return {key: value for key, value in steering.items() if value} | {
         "space": space.to_dict(),
         "max_epochs": max_epochs,
         "direction": "maximize" if rules.maximize else "minimize",
@@ -46,6 +50,11 @@ def write(space: Space, max_epochs: int, candidates: Sequence[Config] | None, ru
     }
 
 
+def read_kept(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays of the user's doing when a study is continued by the same call."""
+    return {key: tuple(definition.get(key, ())) for key in ("banned", "pinned")}
+
+
 def read(definition: Mapping[str, Any]) -> tuple[Space, list[Config] | None, Rules]:
     """Space, candidates and rules that `write` wrote."""
     rules = Rules(
@@ -57,5 +66,8 @@ def read(definition: Mapping[str, Any]) -> tuple[Space, list[Config] | None, Rul
         definition["finish_best"],
         Prices(**definition.get("prices", {})),
         definition.get("repeats", 1),
+        bool(definition.get("stopped")),
+        tuple(definition.get("banned", ())),
+        tuple(definition.get("pinned", ())),
     )
     return Space.from_dict(definition["space"]), definition["candidates"], rules

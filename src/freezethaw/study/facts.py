@@ -22,6 +22,7 @@ class Facts:
     wishes: tuple[Wish, ...] = ()  # of the user, in order
     saved: Mapping[int, int] | None = None  # run -> epoch of its newest checkpoint; None where nothing is ever saved
     in_hand: int | None = None  # the run of the last decision, once told: going on with it needs neither save nor load
+    banned: tuple[int, ...] = ()  # runs that the user wants advanced no more
 
     @property
     def next_number(self) -> int:
@@ -48,7 +49,7 @@ class Facts:
 
     def frozen(self) -> Iterator[Run]:
         """Runs that may be advanced."""
-        return (run for run in self.runs if run.state == "frozen")
+        return (run for run in self.runs if run.state == "frozen" and run.number not in self.banned)
 
     def epochs_trained(self) -> int:
         """Epochs told; a diverging epoch was trained too. Curves from elsewhere cost nothing."""

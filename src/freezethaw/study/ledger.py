@@ -12,11 +12,24 @@ from typing import Protocol
 
 from freezethaw.errors import StudyError, TellError
 from freezethaw.model.belief import Belief
-from freezethaw.records import OUTCOMES, BasketEntry, Config, Decision, Explanation, Kind, Outcome, Run, State, Wish
+from freezethaw.records import (
+    OUTCOMES,
+    BasketEntry,
+    Config,
+    Decision,
+    Explanation,
+    History,
+    Kind,
+    Outcome,
+    Run,
+    State,
+    Taken,
+    Wish,
+)
 from freezethaw.study.facts import Facts
 from freezethaw.study.told import Told
 
-EXPLAINED = 1000  # decisions whose baskets are remembered in memory
+EXPLAINED = 1000  # decisions whose baskets and beliefs are remembered in memory
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,12 @@ class Ledger(Protocol):
 
     def belief(self) -> Belief | None:
         """As the last decision left it."""
+
+    def belief_after(self, decisions: int) -> Belief | None:
+        """As decision number `decisions` left it, where that is known."""
+
+    def history(self) -> History:
+        """How the study went."""
 
     def tell(self, decision: Decision, told: Told) -> None:
         """Record losses and close the decision; raises TellError and changes nothing where that cannot be."""
@@ -111,6 +130,9 @@ class MemoryLedger:
         self._wished = 0
         self._belief: Belief | None = None
         self._explanations: dict[int, Explanation] = {}
+        self._beliefs: dict[int, Belief] = {}
+        self._taken: list[Taken] = []
+        self._order: list[tuple[int, int]] = []  # (run, epoch) of every loss
         self._facts: Facts | None = None  # until something changes
 
     def facts(self) -> Facts:
@@ -131,10 +153,19 @@ class MemoryLedger:
         """As the last decision left it."""
         return self._belief
 
+    def belief_after(self, decisions: int) -> Belief | None:
+        """As decision number `decisions` left it; None where it left none, or lies too far back."""
+        return self._beliefs.get(decisions)
+
+    def history(self) -> History:
+        """How the study went."""
+        return History(tuple(self._taken), tuple(self._order))
+
     def add(self, config: Config, told: Told) -> Run:
         """Record a curve from elsewhere."""
         state: State = "diverged" if told.diverged else "finished"
         self._runs.append(Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True))
+        self._order += [(len(self._runs), epoch) for epoch in range(1, len(told.losses) + 1)]
         self._facts = None
         return self._runs[-1]
 
@@ -154,8 +185,12 @@ class MemoryLedger:
         kind: Kind = "start" if current.epoch == 0 else "thaw"
         decision = Decision(self._decisions, kind, number, current.config, current.epoch, to_epoch, chosen.reason)
         self._pending[decision.number] = self._last = decision
+        self._taken.append(Taken(decision, len(self._order), len(self._order)))
         self._runs[number - 1] = replace(current, state="pending")
         self._belief = belief or self._belief
+        if belief is not None:
+            self._beliefs[decision.number] = belief
+        self._beliefs.pop(decision.number - EXPLAINED, None)
         if chosen.basket:
             self._explanations[decision.number] = Explanation(decision, chosen.basket)
         self._explanations.pop(decision.number - EXPLAINED, None)
@@ -169,17 +204,20 @@ class MemoryLedger:
         before = self.facts().run(check_pending(decision, self.facts()).run)
         curve = before.losses + told.losses
         state: State = "diverged" if told.diverged else "finished" if len(curve) == self._max_epochs else "frozen"
-        self._close(decision, replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state))
+        self._order += [(before.number, epoch) for epoch in range(before.epoch + 1, len(curve) + 1)]
+        after = replace(before, losses=curve, seconds=before.seconds + told.seconds, state=state)
+        self._close(decision, after, "diverged" if told.diverged else "told")
 
     def cancel(self, decision: Decision, outcome: Outcome) -> None:
         """Give a decision back without any loss."""
         before = self.facts().run(check_pending(decision, self.facts()).run)
         check_outcome(outcome)
-        self._close(
-            decision, replace(before, state="frozen" if outcome == "interrupted" else "failed", outcome=outcome)
-        )
+        state: State = "frozen" if outcome == "interrupted" else "failed"
+        self._close(decision, replace(before, state=state, outcome=outcome), outcome)
 
-    def _close(self, decision: Decision, run: Run) -> None:
+    def _close(self, decision: Decision, run: Run, outcome: str) -> None:
+        taken = self._taken[decision.number - 1]
+        self._taken[decision.number - 1] = replace(taken, ended=len(self._order), outcome=outcome)
         self._runs[run.number - 1] = run
         del self._pending[decision.number]
         self._facts = None

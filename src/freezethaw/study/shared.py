@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from dataclasses import asdict
 from freezethaw.errors import LeaseLost, StudyError, TellError
 from freezethaw.model import belief as beliefs
 from freezethaw.model.belief import Belief
-from freezethaw.records import BasketEntry, Config, Decision, Explanation, Outcome, Run, Wish
+from freezethaw.records import BasketEntry, Config, Decision, Explanation, History, Outcome, Run, Taken, Wish
 from freezethaw.space import Space
 from freezethaw.store import (
     LEASE_SECONDS,
@@ -22,6 +23,7 @@ from freezethaw.store import (
     Report,
     Snapshot,
     Store,
+    StoredHistory,
     StoredStudy,
     Watcher,
 )
@@ -43,10 +45,14 @@ def continued(url: str, name: str, definition: Definition) -> SharedLedger:
         raise
 
 
-def definition_in(url: str, name: str) -> Definition:
-    """The definition of a study that exists."""
-    with Store(url) as store:
-        return store.open(name).load().definition
+def opened(url: str, name: str) -> SharedLedger:
+    """A study that exists, as it was last defined; nothing is written."""
+    store = Store(url)
+    try:
+        return SharedLedger(store, store.open(name))
+    except BaseException:
+        store.close()
+        raise
 
 
 def saved(url: str, name: str, definition: Definition, ledger: Ledger) -> SharedLedger:
@@ -82,6 +88,7 @@ class SharedLedger:
         self._leases: dict[int, tuple[Decision, Lease]] = {}  # of decisions taken here, by number
         self._belief: tuple[int, Belief | None] | None = None  # and after how many decisions
         self._last_run: tuple[int, int] | None = None  # number of a decision, its run
+        self._history: StoredHistory | None = None
         self._heart = Heartbeat(stored.beat, seconds=lease_seconds)
         self._heart.__enter__()
 
@@ -141,6 +148,22 @@ class SharedLedger:
             state = self.stored.sampler_state(before=decisions + 1)
             self._belief = decisions, None if state is None else beliefs.of_numbers(state)
         return self._belief[1]
+
+    def history(self) -> History:
+        """How the study went; only what changed is read."""
+        self._history = self.stored.history(self._history)
+        changes = [change for change, _, _ in self._history.epochs]
+        decisions = tuple(
+            Taken(
+                d.decision,
+                bisect_right(changes, d.basis),
+                bisect_right(changes, d.committed),
+                None if d.closed is None else bisect_right(changes, d.closed),
+                d.outcome or ("told" if d.state == "told" else ""),
+            )
+            for d in self._history.decisions
+        )
+        return History(decisions, tuple((run, epoch) for _, run, epoch in self._history.epochs))
 
     @contextmanager
     def deciding(self, fulfilled: Decision | None = None) -> Iterator[SharedTurn]:

@@ -84,7 +84,7 @@ def finish(view: View, facts: Facts, rules: Rules, left: float) -> tuple[int, in
     run = facts.run(best.run)
     ahead = facts.max_epochs - run.epoch
     spent = facts.epochs_trained() + facts.epochs_pending()
-    if run.state != "frozen" or left > ahead or left > spent:
+    if run.state != "frozen" or run.number in facts.banned or left > ahead or left > spent:
         return None
     to_epoch = run.epoch + int(min(ahead, left))
     return run.number, to_epoch, f"train the best run {run.number} with the rest of the budget, to epoch {to_epoch}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,15 +12,28 @@ import numpy as np
 from freezethaw.errors import AllPending, LeaseLost, StudyError, StudyFinished
 from freezethaw.losses import Forecast
 from freezethaw.policy import entropy_search
-from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
+from freezethaw.records import (
+    Best,
+    Budget,
+    Config,
+    Decision,
+    Explanation,
+    History,
+    Outcome,
+    PastForecast,
+    Prices,
+    Run,
+    Wish,
+)
 from freezethaw.space import Space
-from freezethaw.study import definition, stopping
+from freezethaw.study import definition, hindsight, stopping
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.decider import MODELS, POLICIES, Decider
 from freezethaw.study.definition import Rules
 from freezethaw.study.facts import Facts
 from freezethaw.study.insight import View
 from freezethaw.study.ledger import Chosen, Ledger, MemoryLedger, check_pending
+from freezethaw.study.still import StillLedger
 from freezethaw.study.threads import one_thread
 from freezethaw.study.told import read_losses
 
@@ -66,6 +80,7 @@ class Study:
         model = "luck" if repeats > 1 and model == "drift" else model
         maximize, prices = direction == "maximize", prices or Prices()
         self._rules = Rules(maximize, seed, policy, model, budget, finish_best, prices, repeats)
+        self._version = 1  # of the definition, in a store
         self._shared: SharedLedger | None = None
         self._ledger: Ledger = MemoryLedger(max_epochs)
         if store is not None:
@@ -80,28 +95,36 @@ class Study:
         """A study that exists in a store, as it was last defined."""
         from freezethaw.study import shared
 
-        known = shared.definition_in(store, name)
-        space, candidates, rules = definition.read(known)
-        direction: Literal["minimize", "maximize"] = "maximize" if rules.maximize else "minimize"
-        return cls(
-            space,
-            known["max_epochs"],
-            name,
-            direction,
-            rules.seed,
-            store,
-            candidates,
-            rules.policy,
-            rules.model,
-            rules.budget,
-            rules.finish_best,
-            rules.prices,
-            rules.repeats,
-        )
+        ledger = shared.opened(store, name)
+        study = cls.__new__(cls)
+        study.name, study._shared, study._ledger = name, ledger, ledger
+        study._adopt(ledger)
+        return study
 
     def _join(self, ledger: SharedLedger) -> None:
         self._shared = self._ledger = ledger
+        known = ledger.snapshot()
+        kept = definition.read_kept(known.definition)
+        self._rules, self._version = replace(self._rules, **kept), known.version
         self._decider = Decider(Catalogue(self.space, self.candidates, ledger.hull(self.space)), self._rules)
+
+    def _adopt(self, ledger: SharedLedger) -> None:
+        """Take the study as it is defined in the store."""
+        known = ledger.seen()
+        space, candidates, self._rules = definition.read(known.definition)
+        self.space, self._max_epochs, self._version = space, known.definition["max_epochs"], known.version
+        self.candidates = None if candidates is None else [space.validate(c) for c in candidates]
+        self._decider = Decider(Catalogue(space, self.candidates, ledger.hull(space)), self._rules)
+
+    def keep_up(self) -> None:
+        """Follow what was changed about the study elsewhere: its budget, say, or that it is to stop."""
+        if self._shared is not None:
+            self._shared.snapshot()
+            self._keep_up_with_seen()
+
+    def _keep_up_with_seen(self) -> None:
+        if self._shared is not None and self._shared.seen().version != self._version:
+            self._adopt(self._shared)
 
     # What it is.
 
@@ -190,6 +213,58 @@ class Study:
             found = entropy_search.minimum_of_all(view.forecaster, [view.places[n] for n in runs], rng)
         return {n: float(p) for n, p in zip(runs, found, strict=True)}
 
+    @property
+    def wishes(self) -> tuple[Wish, ...]:
+        """What the user asked for and waits to be done."""
+        return self._ledger.facts().wishes
+
+    @property
+    def prices(self) -> Prices:
+        """What it costs to go back and forth between runs."""
+        return self._rules.prices
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped it."""
+        return self._rules.stopped
+
+    @property
+    def banned(self) -> tuple[int, ...]:
+        """Runs that the user wants advanced no more."""
+        return self._rules.banned
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """Runs whose checkpoints stay whatever the disk budget."""
+        return self._rules.pinned
+
+    @property
+    def view(self) -> View | None:
+        """What the model makes of all losses: a forecaster, and which of its curves is which run."""
+        return self._view(self._ledger.facts())
+
+    def features(self, configs: Sequence[Config]) -> Any:
+        """(N, columns) of configurations, as the model takes them."""
+        return self._decider.catalogue.modelled.features_of(configs)
+
+    def history(self) -> History:
+        """All decisions and what came of them, and the order in which losses were recorded."""
+        return self._ledger.history()
+
+    def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
+        """What was said of losses before they were measured, at decisions spread over the study, oldest first."""
+        facts, history = self._ledger.facts(), self._ledger.history()
+        with one_thread():
+            return hindsight.past_forecasts(self._decider.insight, facts, history, self._ledger.belief_after, most)
+
+    def still(self) -> Study:
+        """The study as it is now: all that it is asked is answered from this moment, and nothing can be changed."""
+        self.keep_up()
+        found = copy.copy(self)
+        found._ledger = StillLedger(self._ledger)
+        found._max_epochs, found._shared = self.max_epochs, None
+        return found
+
     def explain(self, number: int) -> Explanation:
         """The whole basket of one decision, with its numbers."""
         found = self._ledger.explanation(number)
@@ -236,6 +311,7 @@ class Study:
 
     def _ask(self) -> Decision:
         with self._ledger.deciding() as turn:
+            self._keep_up_with_seen()  # what the turn has seen, so that a replay sees the same
             for wish in turn.facts.wishes:
                 if wish.run is not None and turn.facts.run(wish.run).state in ("finished", "diverged", "failed"):
                     turn.drop(wish)
@@ -269,6 +345,46 @@ class Study:
         """A curve from elsewhere, as evidence; it is never trained here."""
         return self._ledger.add(self.space.validate(config), read_losses(losses, None, self.max_epochs))
 
+    # What the user may change about a study under way; its workers follow with their next decision.
+
+    def stop(self) -> None:
+        """No more decisions; those under way are told. Running the same command again continues."""
+        self._amend(stopped=True)
+
+    def go_on_after_stop(self) -> None:
+        """Decide again."""
+        self._amend(stopped=False)
+
+    def raise_budget(self, **limits: float | None) -> Budget:
+        """Other limits, such as epochs=2000: those not named stay."""
+        budget = replace(self.budget, **limits)  # type: ignore[arg-type]
+        self._amend(budget=budget)
+        return budget
+
+    def ban(self, run: int, banned: bool = True) -> None:
+        """Advance this run no more, unless the user thaws it; it stays as evidence."""
+        self._ledger.facts().run(run)
+        self._amend(banned=tuple(sorted({*self.banned, run} if banned else {*self.banned} - {run})))
+
+    def pin(self, run: int, pinned: bool = True) -> None:
+        """Keep this run's checkpoints whatever the disk budget."""
+        self._ledger.facts().run(run)
+        self._amend(pinned=tuple(sorted({*self.pinned, run} if pinned else {*self.pinned} - {run})))
+
+    def _amend(self, **changes: Any) -> None:
+        if isinstance(self._ledger, StillLedger):
+            self._ledger.tell()
+        if self._shared is None:
+            self._rules = replace(self._rules, **changes)
+            self._decider = Decider(self._decider.catalogue, self._rules)
+            return
+        plain = {
+            k: asdict(v) if isinstance(v, Budget) else list(v) if isinstance(v, tuple) else v
+            for k, v in changes.items()
+        }
+        self._shared.stored.amend(plain)
+        self.keep_up()
+
     # In a store.
 
     def save_to(self, store: str, name: str | None = None) -> None:
@@ -290,6 +406,7 @@ class Study:
         if self._shared is None:
             raise StudyError("only a study in a store is worked on while decisions are under way")
         with self._shared.deciding(fulfilled=decision) as turn:
+            self._keep_up_with_seen()  # what the turn has seen, so that a replay sees the same
             try:
                 chosen, belief = self._decider.decide(turn.facts, turn.belief)
                 return turn.commit(chosen, belief) if chosen.run == decision.run else None
