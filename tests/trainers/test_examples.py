@@ -15,11 +15,25 @@ from tests.trainers.libraries import EXAMPLES
 
 # example -> libraries, a configuration, whether the library allows "bit for bit"
 EXAMPLE = {
-    "pytorch": (("torch", "sklearn"), {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64}, True),
+    "digits_pytorch": (
+        ("torch", "sklearn"),
+        {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64},
+        True,
+    ),
     "cnn_amp": (("torch",), {"learning_rate": 0.05, "channels": 8, "dropout": 0.2}, True),
-    "scikit_learn": (
+    "digits_sklearn": (
         ("sklearn", "skops"),
         {"learning_rate_init": 0.005, "hidden": 32, "alpha": 1e-4, "batch_size": 64},
+        True,
+    ),
+    "digits_xgboost": (
+        ("xgboost", "sklearn"),
+        {"learning_rate": 0.3, "max_depth": 4, "subsample": 0.7, "min_child_weight": 1.0},
+        True,
+    ),
+    "digits_lightgbm": (
+        ("lightgbm", "sklearn"),
+        {"learning_rate": 0.3, "max_depth": 4, "feature_fraction": 0.7, "min_sum_hessian_in_leaf": 1.0},
         True,
     ),
 }

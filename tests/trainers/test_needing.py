@@ -12,6 +12,8 @@ ADAPTERS = {
     "trainers.pytorch": ("torch", "torch"),
     "trainers.sklearn": ("skops", "sklearn"),
     "search_cv": ("sklearn", "sklearn"),
+    "trainers.xgboost": ("xgboost", "xgboost"),
+    "trainers.lightgbm": ("lightgbm", "lightgbm"),
 }
 
 
