@@ -1,24 +1,33 @@
-"""Pictures of the model and of its forecasts, for notebooks, reports and the web page alike.
+"""Pictures of the model and of its forecasts.
 
-Every function returns a `plotly.graph_objects.Figure` in one common style; none reads a file, a clock or global random
-state. `write_png` turns a figure into an image with the system's Chromium. plotly is an extra, imported on first use.
+The figures of the paper: priors, forecasts of curves, asymptotes, comparisons of methods.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import FigureError
-from freezethaw.losses import Forecast
+from freezethaw.figures.style import (
+    BANDS,
+    COLOURS,
+    FAINT,
+    GRID,
+    INK,
+    SOFT,
+    band,
+    bands,
+    colour,
+    empty_figure,
+    faded,
+    run_marker,
+    run_name,
+)
 from freezethaw.model.belief import Forecaster, Observations
 from freezethaw.model.kernels import exponential_decay, ornstein_uhlenbeck
 
@@ -27,21 +36,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Okabe and Ito (2008) without the yellow that a light page swallows, and Tol's wine: told apart by colour-blind readers
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#4D4D4D")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # the next symbol when the colours are used up
-INK, SOFT, FAINT, GRID = "#1F2933", "#52606D", "#7B8794", "#E4E7EB"  # text, lesser text, axes and bands, grid
-FONT = "Inter, Helvetica, Arial, Liberation Sans, sans-serif"
-BANDS = ((0.90, 0.14), (0.50, 0.26))  # probability and opacity; the wider one below
 PANELS_BEYOND = 3  # more runs than this get a panel each: bands on bands cannot be read
 OUTER_ROOM = 0.5  # how far beyond everything else a 90 % band is followed, in parts of the range
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = [
-    "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
-    "--use-angle=swiftshader", "--enable-unsafe-swiftshader",  # figures in three dimensions without a graphics card
-]  # fmt: skip
-RENDER_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ def kernel_basis(alpha: float = 1.0, beta: float = 0.5, count: int = 14, horizon
     """
     t = np.linspace(0.0, horizon, 201)
     rates = np.sort(np.random.default_rng(seed).gamma(alpha, 1.0 / beta, count))
-    figure = _figure(
+    figure = empty_figure(
         "Exponentials that the kernel mixes",
         f"rates λ drawn from a gamma distribution with α = {alpha:g}, β = {beta:g}",
         "Time t",
@@ -87,14 +83,14 @@ def prior_draws(alpha: float = 1.0, beta: float = 0.5, count: int = 8, horizon: 
     t = np.linspace(0.0, horizon, 201)
     K = exponential_decay(t, t, alpha, beta)
     draws = _gaussian(K, count, np.random.default_rng(seed))
-    figure = _figure(
+    figure = empty_figure(
         "Draws from the exponential-decay kernel",
         f"β<sup>α</sup> / (t + t′ + β)<sup>α</sup> with α = {alpha:g}, β = {beta:g}",
         "Time t",
         "Value",
     )
     sigma = 2 * np.sqrt(np.diag(K))
-    _band(figure, t, -sigma, sigma, _faded(FAINT, 0.16), "two standard deviations")
+    band(figure, t, -sigma, sigma, faded(FAINT, 0.16), "two standard deviations")
     _draw_curves(figure, t, draws)
     return figure
 
@@ -123,7 +119,7 @@ def realistic_draws(
     # Matheron's rule: a draw plus k(t, 0) / k(0, 0) times what its start lacks is a draw given the start
     fall += (start - fall[:, 0])[:, None] * K[0] / K[0, 0]
     ends = np.abs(asymptote * rng.standard_normal(count))
-    figure = _figure(
+    figure = empty_figure(
         "Draws that look like training",
         "an asymptote, a decaying draw with a positive start, Ornstein–Uhlenbeck noise",
         "Time t",
@@ -133,7 +129,7 @@ def realistic_draws(
     for k, end in enumerate(ends):
         figure.add_scatter(
             x=[horizon * 1.03], y=[end], mode="markers", showlegend=k == 0, name="asymptote", legendgroup="end",
-            marker={"color": _colour(k), "symbol": "diamond", "size": 10}, hoverinfo="y",
+            marker={"color": colour(k), "symbol": "diamond", "size": 10}, hoverinfo="y",
         )  # fmt: skip
     return figure
 
@@ -156,10 +152,10 @@ def curves_with_forecasts(
     chosen = list(range(len(observations.losses))) if runs is None else list(runs)
     split = len(chosen) > PANELS_BEYOND if panels is None else panels and len(chosen) > 1
     what = "dots: losses seen" + ("; line and bands: forecast mean, 50 and 90 % intervals" if forecaster else "")
-    figure = _figure(title, what + ("; circles: losses seen later" if later else ""), "Epoch", loss)
+    figure = empty_figure(title, what + ("; circles: losses seen later" if later else ""), "Epoch", loss)
     columns = min(len(chosen), 4 if len(chosen) > 6 else 3)
     if split:
-        _panels(figure, [_run_name(run) for run in chosen], columns, loss)
+        _panels(figure, [run_name(run) for run in chosen], columns, loss)
     for place, run in enumerate(chosen):
         at = {"row": place // columns + 1, "col": place % columns + 1} if split else {}
         named = len(chosen) > 1 and not split
@@ -197,9 +193,9 @@ def asymptotes(
     over = forecaster.points([(x, end) for x in slice_], noise=False)
     through = "" if dimensions == 1 else "; the line is a slice, the runs are where they are"
     what = "dots and bars: runs, each in its colour, with 90 % intervals" + through
-    figure = _figure(title, what, axis.name, f"{loss} at the asymptote")
+    figure = empty_figure(title, what, axis.name, f"{loss} at the asymptote")
     x = axis.at(grid)
-    _bands(figure, x, over, FAINT)
+    bands(figure, x, over, FAINT)
     figure.add_scatter(x=x, y=over.mean, mode="lines", line={"color": INK, "width": 2, "simplify": False}, name="mean")
     for run in range(len(observations.configs)):
         own = forecaster.points([(run, end)], noise=False)
@@ -207,8 +203,8 @@ def asymptotes(
         bar = {"array": [high - centre], "arrayminus": [centre - low], "symmetric": False, "width": 5, "thickness": 2}
         figure.add_scatter(
             x=axis.at(observations.configs[run : run + 1, column]), y=[centre], error_y=bar, mode="markers",
-            marker=_marker(run, 10), name=_run_name(run), showlegend=False,
-            hovertemplate=f"{_run_name(run)}: %{{y:.4g}}<extra></extra>",
+            marker=run_marker(run, 10), name=run_name(run), showlegend=False,
+            hovertemplate=f"{run_name(run)}: %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
     if axis.log:
         figure.update_xaxes(type="log", dtick=1 if x.max() >= 100 * x.min() else None)
@@ -225,16 +221,16 @@ def lowest_losses(
     """
     several = any(len(curves) > 1 for curves in methods.values())
     what = "mean over studies, and its standard error" if several else "one study each"
-    figure = _figure(title, what, "Epochs trained in all", loss)
+    figure = empty_figure(title, what, "Epochs trained in all", loss)
     lows, highs = [], []
     for number, (name, curves) in enumerate(methods.items()):
         known = np.isfinite(curves).all(axis=0)
         x, y = np.arange(1.0, curves.shape[1] + 1.0)[known], curves[:, known]
         mean, error = y.mean(axis=0), y.std(axis=0, ddof=min(1, len(y) - 1)) / np.sqrt(len(y))
         if several:
-            fill = _faded(_colour(number), 0.16)
-            _band(figure, x, mean - error, mean + error, fill, name, legendgroup=name, showlegend=False)
-        line = {"color": _colour(number), "width": 2.5, "simplify": False}
+            fill = faded(colour(number), 0.16)
+            band(figure, x, mean - error, mean + error, fill, name, legendgroup=name, showlegend=False)
+        line = {"color": colour(number), "width": 2.5, "simplify": False}
         figure.add_scatter(x=x, y=mean, mode="lines", line=line, name=name, legendgroup=name)
         later = x > skip * curves.shape[1]
         lows += [np.min((mean - error)[later], initial=np.inf)]
@@ -253,12 +249,14 @@ def progression(
     title: str = "The runs of a study, and when each part was trained",
     loss: str = "Loss",
     highest: float | None = None,
+    times: Sequence[int] | None = None,
 ) -> Figure:
     """Draw the paper's figure 4: every run's curve, each epoch in the colour of the time at which it was trained.
 
     `order` holds the run of each epoch of the study, numbered by when it was started, `losses` the loss. With `depth`
     the runs stand behind one another in the order of their start; without, this is seen from the side. Losses above
-    `highest` are cut off: unless given, the worst twentieth of them.
+    `highest` are cut off: unless given, the worst twentieth of them. `times` says which epoch of the study each is,
+    where only some of them are drawn.
     """
     runs, y = np.asarray(order), np.asarray(losses, dtype=np.float64)
     finite = y[np.isfinite(y)]
@@ -266,21 +264,22 @@ def progression(
         raise FigureError("there is no finite loss to draw")
     top = float(np.quantile(finite, 0.95)) if highest is None else highest
     seen = "seen from the side; " if not depth else ""
-    figure = _figure(title, f"{seen}colour: when in the study an epoch was trained", "Epoch of the run", loss)
+    figure = empty_figure(title, f"{seen}colour: when in the study an epoch was trained", "Epoch of the run", loss)
     parts = [np.flatnonzero(runs == run) for run in range(1, int(runs.max()) + 1)]
+    moments = np.arange(1.0, len(runs) + 1.0) if times is None else np.asarray(times, dtype=np.float64)
     epoch, run, height, when = (np.empty(0),) * 4
     for number, part in enumerate(parts, 1):  # one line for all, with a gap after each run
         gap = np.array([np.nan])
         epoch = np.concatenate([epoch, np.arange(1.0, len(part) + 1.0), gap])
         run = np.concatenate([run, np.full(len(part), float(number)), gap])
         height = np.concatenate([height, np.where(y[part] <= top, y[part], np.nan), gap])
-        when = np.concatenate([when, part + 1.0, gap])
+        when = np.concatenate([when, moments[part], gap])
     bar = {"title": {"text": "Epoch of<br>the study"}, "thickness": 14, "outlinewidth": 0}
-    colours = {"color": when, "colorscale": "Viridis", "cmin": 1, "cmax": len(runs), "colorbar": bar}
+    colours = {"color": when, "colorscale": "Viridis", "cmin": 1, "cmax": moments.max(), "colorbar": bar}
     hover = "run %{customdata[0]}, its epoch %{customdata[1]}: " + loss.lower() + " %{customdata[2]:.4g}<extra></extra>"
     rest = {"customdata": np.stack([run, epoch, height], axis=1), "hovertemplate": hover, "showlegend": False}
     if not depth:
-        faint = {"color": _faded(FAINT, 0.5), "width": 1, "simplify": False}
+        faint = {"color": faded(FAINT, 0.5), "width": 1, "simplify": False}
         figure.add_scatter(x=epoch, y=height, mode="lines", line=faint, hoverinfo="skip", showlegend=False)
         figure.add_scatter(x=epoch, y=height, mode="markers", marker={"size": 5, **colours}, **rest)
         return figure
@@ -298,7 +297,7 @@ def progression(
 
 def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
     """Draw how often losses fell into each tenth of their forecast: a line at 0.1 is perfect."""
-    figure = _figure(
+    figure = empty_figure(
         "Where losses fell within their forecasts",
         "share of losses in each tenth of the forecast distribution; the grey line is perfect",
         "Tenth of the forecast distribution, lowest losses first",
@@ -306,73 +305,11 @@ def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
     )
     for number, (name, shares) in enumerate(histograms.items()):
         tenths = np.arange(1, len(shares) + 1)
-        figure.add_bar(x=tenths, y=list(shares), name=name, marker={"color": _colour(number)})
+        figure.add_bar(x=tenths, y=list(shares), name=name, marker={"color": colour(number)})
     figure.add_hline(y=1 / max((len(s) for s in histograms.values()), default=1), line={"color": FAINT, "width": 2})
     figure.update_xaxes(dtick=1)
     figure.update_layout(bargap=0.25)
     return figure
-
-
-def write_png(figure: Figure, path: Path | str, width: int = 900, height: int = 560, scale: int = 1) -> Path:
-    """Write the figure as a PNG of `width` by `height` pixels (times `scale`), drawn by the system's Chromium.
-
-    The page holds plotly.js itself, so nothing is fetched.
-    """
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
-        raise FigureError(f"writing a PNG needs a browser: install one of {', '.join(BROWSERS)}")
-    target = Path(path).resolve()
-    sized = _go().Figure(figure).update_layout(width=width, height=height, autosize=False)
-    body = sized.to_html(full_html=False, include_plotlyjs="inline", config={"displayModeBar": False})
-    page = f'<!doctype html><meta charset="utf-8"><style>body{{margin:0;overflow:hidden}}</style>{body}'
-    with tempfile.TemporaryDirectory() as folder:
-        source, image = Path(folder) / "figure.html", Path(folder) / "figure.png"
-        source.write_text(page, encoding="utf-8")
-        command = [browser, *CHROMIUM, f"--user-data-dir={folder}/profile", f"--window-size={width},{height}"]
-        command += [f"--force-device-scale-factor={scale}", f"--screenshot={image}", source.as_uri()]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=RENDER_SECONDS, check=False)  # noqa: S603
-        except subprocess.TimeoutExpired:
-            raise FigureError(f"{browser} did not finish within {RENDER_SECONDS} s") from None
-        if not image.is_file():
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise FigureError(f"{browser} wrote no image (exit status {done.returncode}): {last}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(image, target)
-    return target
-
-
-def _go() -> Any:
-    """plotly.graph_objects, or what to do without it."""
-    try:
-        import plotly.graph_objects as go
-    except ImportError:
-        raise FigureError("figures need plotly: pip install freezethaw[figures]") from None
-    return go
-
-
-def _figure(title: str, subtitle: str, x: str, y: str) -> Figure:
-    """An empty figure in the common style."""
-    axis = {
-        "showgrid": True, "gridcolor": GRID, "zeroline": False, "showline": True, "linecolor": FAINT,
-        "ticks": "outside", "tickcolor": FAINT, "ticklen": 4, "tickfont": {"size": 13}, "automargin": True,
-        "exponentformat": "power",
-    }  # fmt: skip
-    heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
-    return _go().Figure().update_layout(
-        template="none",
-        font={"family": FONT, "size": 15, "color": INK},
-        title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
-               "yanchor": "top", "pad": {"t": 36}},
-        paper_bgcolor="white",
-        plot_bgcolor="white",
-        margin={"l": 76, "r": 24, "t": 84, "b": 92},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container", "yanchor": "bottom",
-                "font": {"size": 13}},
-        hoverlabel={"font": {"family": FONT}},
-        xaxis=axis | {"title": {"text": x, "standoff": 10}},
-        yaxis=axis | {"title": {"text": y, "standoff": 10}},
-    )  # fmt: skip
 
 
 def _gaussian(K: Array, count: int, rng: np.random.Generator) -> Array:
@@ -384,41 +321,8 @@ def _gaussian(K: Array, count: int, rng: np.random.Generator) -> Array:
 
 def _draw_curves(figure: Figure, t: Array, draws: Array) -> None:
     for k, draw in enumerate(draws):
-        line = {"color": _colour(k), "width": 2, "simplify": False}
+        line = {"color": colour(k), "width": 2, "simplify": False}
         figure.add_scatter(x=t, y=draw, mode="lines", line=line, showlegend=False, name=f"draw {k + 1}")
-
-
-def _run_name(run: int) -> str:
-    return f"run {run + 1}"  # users count runs from one
-
-
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
-
-
-def _marker(run: int, size: int) -> dict[str, Any]:
-    return {"color": _colour(run), "size": size, "symbol": SYMBOLS[run // len(COLOURS) % len(SYMBOLS)]}
-
-
-def _faded(colour: str, opacity: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"
-
-
-def _band(figure: Figure, x: Array, low: Array, high: Array, fill: str, name: str, **more: Any) -> None:
-    """One closed outline: along the upper edge, and back along the lower."""
-    x, y = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
-    figure.add_scatter(
-        x=x, y=y, mode="lines", line={"width": 0}, fill="toself", fillcolor=fill, name=name, hoverinfo="skip", **more
-    )
-
-
-def _bands(figure: Figure, x: Array, forecast: Forecast, colour: str, whose: str = "", **more: Any) -> None:
-    """The 90 % and 50 % intervals of a forecast."""
-    for probability, opacity in BANDS:
-        low, high = forecast.quantile([(1 - probability) / 2, (1 + probability) / 2])
-        name = f"{whose}{100 * probability:.0f} % interval"
-        _band(figure, x, low, high, _faded(colour, opacity), name, meta=probability, **more)
 
 
 def _epochs_seen(observations: Observations, run: int) -> Array:
@@ -435,8 +339,8 @@ def _forecast(figure: Figure, forecaster: Forecaster, observations: Observations
         return
     epochs = np.unique(np.round(np.linspace(first, observations.horizon, 100)))
     forecast = forecaster.run(run, [float(e) for e in epochs])
-    _bands(figure, epochs, forecast, _colour(run), f"{_run_name(run)}: ", showlegend=False, **at)
-    line, name = {"color": _colour(run), "width": 2, "simplify": False}, f"{_run_name(run)}: forecast"
+    bands(figure, epochs, forecast, colour(run), f"{run_name(run)}: ", showlegend=False, **at)
+    line, name = {"color": colour(run), "width": 2, "simplify": False}, f"{run_name(run)}: forecast"
     figure.add_scatter(x=epochs, y=forecast.mean, mode="lines", line=line, name=name, showlegend=False, **at)
 
 
@@ -444,8 +348,8 @@ def _seen(figure: Figure, observations: Observations, run: int, at: dict[str, in
     """What was measured: dots, joined by a thin line."""
     x, y = _epochs_seen(observations, run), np.array(observations.losses[run])
     figure.add_scatter(
-        x=x, y=y, mode="lines+markers", line={"color": _colour(run), "width": 1}, marker=_marker(run, 6),
-        name=_run_name(run), showlegend=legend, **at,
+        x=x, y=y, mode="lines+markers", line={"color": colour(run), "width": 1}, marker=run_marker(run, 6),
+        name=run_name(run), showlegend=legend, **at,
     )  # fmt: skip
 
 
@@ -454,7 +358,7 @@ def _later(figure: Figure, observations: Observations, run: int, losses: Sequenc
     seen = _epochs_seen(observations, run)
     x = (seen[-1] if len(seen) else 0.0) + np.arange(1.0, len(losses) + 1.0)
     marker = {"color": "rgba(255,255,255,0.6)", "size": 4, "line": {"color": INK, "width": 1}}
-    y, name = np.array(losses), f"{_run_name(run)}: later"
+    y, name = np.array(losses), f"{run_name(run)}: later"
     figure.add_scatter(x=x, y=y, mode="markers", marker=marker, name=name, showlegend=False, **at)
 
 

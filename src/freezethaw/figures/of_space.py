@@ -1,0 +1,224 @@
+"""Pictures of a study over its hyperparameters. Frozen runs count through their forecasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freezethaw.figures.of_study import NO_LOSS, asymptotes_of, ranked
+from freezethaw.figures.style import (
+    BANDS,
+    COLOURS,
+    FAINT,
+    INK,
+    SOFT,
+    Array,
+    band,
+    empty_figure,
+    faded,
+    label,
+    note,
+    thinned,
+)
+from freezethaw.model.outlook import look
+from freezethaw.space import Choice, Float, Int, Space
+from freezethaw.study import Study
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+GRID_POINTS = 25  # of a slice
+BASES, STEPS, SAMPLES = 48, 7, 4  # of the importance: configurations, values of each parameter, samples of the model
+SHADES = 9  # of lines: one trace each, so that a thousand lines stay light
+
+
+def slices(study: Study, most: int = 6) -> Figure:
+    """Draw the forecast asymptote along each hyperparameter through the best configuration, with the runs as dots."""
+    what = "line and band: asymptote along one hyperparameter, the others as in the best run; dots: runs, by forecast"
+    figure = empty_figure("Slices through the best configuration", what, "", "Asymptote")
+    order, view = ranked(study), study.view
+    if view is None or not order:
+        return note(figure, NO_LOSS)
+    best = study.best
+    config = dict(order[0].config if best is None else best.config)
+    names = [name for name in study.space.names if name in config][:most]
+    if not names:
+        return note(figure, "the space has no hyperparameter")
+    columns = min(len(names), 3)
+    rows = -(-len(names) // columns)
+    style = figure.layout.yaxis.to_plotly_json() | {"title": None}
+    titles = [label(name, 30) for name in names]
+    figure.set_subplots(
+        rows=rows, cols=columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04,
+        vertical_spacing=min(0.2, 0.5 / rows),
+    )  # fmt: skip
+    figure.update_xaxes(**style).update_yaxes(**style)
+    figure.update_yaxes(title={"text": "Asymptote", "standoff": 8}, col=1)
+    runs = [r for r in order[:300] if r.number in view.places and r.state not in ("diverged", "failed")]
+    ends = np.empty(0)
+    if runs:
+        ends = asymptotes_of(study, [view.places[run.number] for run in runs]).quantile(0.5)
+    seen = [ends]
+    for place, name in enumerate(names):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        parameter = study.space.parameters[name]
+        values = _values(parameter)
+        moved = [_with(study.space, config, name, value) for value in values]
+        bands = asymptotes_of(study, [], study.features(moved)).quantile((0.05, 0.25, 0.5, 0.75, 0.95))
+        seen.append(bands[2])
+        dots = [(run.config[name], float(end)) for run, end in zip(runs, ends, strict=True) if name in run.config]
+        _slice(figure, parameter, values, bands, dots, at)
+    low, high = min(map(np.min, (s for s in seen if len(s)))), max(map(np.max, (s for s in seen if len(s))))
+    room = 0.3 * (high - low) or 0.1 * abs(high) or 1.0
+    figure.update_yaxes(range=[low - room, high + room])
+    figure.update_annotations(font={"size": 14, "color": SOFT})
+    return figure.update_layout(margin={"t": 104, "b": 60}, showlegend=False)
+
+
+def _slice(
+    figure: Figure, parameter: Any, values: list[Any], bands: Array, dots: list[tuple[Any, float]], at: dict[str, int]
+) -> None:
+    number = isinstance(parameter, Float | Int)
+    x: Any = np.array(values, dtype=float) if number else [label(value, 20) for value in values]
+    if number:
+        for (low, high), (_, opacity) in zip(((0, 4), (1, 3)), BANDS, strict=True):
+            band(figure, x, bands[low], bands[high], faded(COLOURS[0], opacity), "band", **at)
+        line = {"color": COLOURS[0], "width": 2}
+        figure.add_scatter(x=x, y=bands[2], mode="lines", line=line, name="asymptote", **at)
+        if parameter.log:
+            figure.update_xaxes(type="log", **at)
+    else:
+        error = {"array": bands[4] - bands[2], "arrayminus": bands[2] - bands[0], "color": faded(COLOURS[0], 0.6)}
+        mark = {"color": COLOURS[0], "size": 11, "symbol": "diamond"}
+        figure.add_scatter(
+            x=x, y=bands[2], error_y=error | {"symmetric": False}, mode="markers", marker=mark, name="asymptote", **at
+        )
+        figure.update_xaxes(type="category", **at)
+    at_x = [value if number else label(value, 20) for value, _ in dots]
+    mark = {"color": faded(INK, 0.55), "size": 5}
+    figure.add_scatter(x=at_x, y=[end for _, end in dots], mode="markers", marker=mark, name="runs", **at)
+
+
+def _values(parameter: Any) -> list[Any]:
+    """Values along a parameter: all of a choice, a grid of a number."""
+    if isinstance(parameter, Choice):
+        return list(parameter.values)
+    return list(dict.fromkeys(parameter.value(float(unit)) for unit in np.linspace(0.0, 1.0, GRID_POINTS)))
+
+
+def _with(space: Space, config: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The configuration with another value; parameters that this switches on come from the middle of their range."""
+    units = np.array([space.parameters[n].unit(config[n]) if n in config else 0.5 for n in space.names])
+    units[list(space.names).index(name)] = space.parameters[name].unit(value)
+    return dict(space.config(units))
+
+
+def importance(study: Study) -> Figure:
+    """Draw how much of the variation of the asymptote over the space each hyperparameter explains on its own."""
+    what = "share of the variance of the forecast asymptote that each explains alone, by the model"
+    figure = empty_figure("Which hyperparameters matter", what, "Share", "")
+    view = study.view
+    if view is None or not len(study.space):
+        return note(figure, NO_LOSS if view is None else "the space has no hyperparameter")
+    shares = importances(study)
+    order = sorted(shares, key=lambda name: shares[name])
+    told = [f"{100 * shares[name]:.0f} %" for name in order]
+    figure.add_bar(
+        x=[shares[name] for name in order], y=[label(name, 30) for name in order], orientation="h", text=told,
+        textposition="outside", cliponaxis=False, marker={"color": COLOURS[0]}, showlegend=False,
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*shares.values(), 0.01])])
+    return figure.update_yaxes(type="category", showgrid=False)
+
+
+def importances(study: Study) -> dict[str, float]:
+    """First-order shares of the variance of the posterior mean, averaged over some samples of the model."""
+    view = study.view
+    if view is None:
+        return {}
+    space, rng = study.space, np.random.default_rng(0)
+    bases = rng.random((BASES, len(space)))
+    steps = (np.arange(STEPS) + 0.5) / STEPS
+    units = np.tile(bases, (1 + STEPS * len(space), 1)).reshape(-1, BASES, len(space))
+    for column in range(len(space)):
+        for step, unit in enumerate(steps):
+            units[1 + column * STEPS + step, :, column] = unit
+    features = study.features([space.config(unit) for unit in units.reshape(-1, len(space))])
+    f = view.forecaster
+    shares = np.zeros(len(space))
+    total = 0.0
+    for sample in np.argsort(-f.weights)[:SAMPLES]:
+        mean = look(f.posteriors[sample], np.empty(0, np.int64), features, np.array([float(study.max_epochs)])).mean
+        table = mean.reshape(1 + STEPS * len(space), BASES)
+        whole = float(table[0].var())
+        main = table[1:].mean(axis=1).reshape(len(space), STEPS)
+        # each mean over the bases is itself uncertain by var / BASES, which would look like an effect
+        alone = np.maximum(
+            main.var(axis=1) - table[1:].var(axis=1).reshape(len(space), STEPS).mean(axis=1) / BASES, 0.0
+        )
+        if whole > 0:
+            shares += f.weights[sample] * np.minimum(alone / whole, 1.0)
+            total += float(f.weights[sample])
+    return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
+
+
+def parallel_coordinates(study: Study, most: int = 300) -> Figure:
+    """Draw a line for each run across its hyperparameters to its best loss; better runs are darker and on top."""
+    figure = empty_figure("Configurations and their losses", "a line is a run; the best in orange", "", "")
+    figure.update_xaxes(showgrid=False, showline=False, ticks="").update_yaxes(visible=False, range=[-0.12, 1.06])
+    order = ranked(study)
+    if not order or not len(study.space):
+        return note(figure, NO_LOSS if not order else "the space has no hyperparameter")
+    runs = [order[i] for i in thinned(len(order), most)]
+    sign = -1.0 if study.direction == "maximize" else 1.0
+    names = list(study.space.names)
+    lowest = np.array([min(sign * y for y in run.losses) for run in runs])
+    rank = np.linspace(0.0, 1.0, len(runs))
+    span = float(lowest.max() - lowest.min()) or 1.0
+    heights = np.array([[_height(study.space.parameters[n], run.config, n) for n in names] for run in runs])
+    heights = np.column_stack([heights, 1.0 - (lowest - lowest.min()) / span])
+    x = np.arange(len(names) + 1.0)
+    for shade in reversed(range(SHADES)):
+        part = [i for i in range(1, len(runs)) if int(min(rank[i] * SHADES, SHADES - 1)) == shade]
+        if not part:
+            continue
+        y = np.column_stack([heights[part], np.full(len(part), np.nan)]).ravel()
+        line = {"color": faded(COLOURS[0], 0.75 - 0.07 * shade), "width": 1}
+        figure.add_scatter(
+            x=np.tile([*x, np.nan], len(part)), y=y, mode="lines", line=line, showlegend=False, hoverinfo="skip"
+        )
+    _best_line(figure, runs[0].number, x, heights[0])
+    for place, name in enumerate([*names, "best loss"]):
+        figure.add_vline(x=place, line={"color": FAINT, "width": 1}, layer="below")
+        low, high = _ends(study.space.parameters[name]) if place < len(names) else ("", "")
+        if place == len(names):
+            low, high = f"{sign * lowest.max():.4g}", f"{sign * lowest.min():.4g}"
+        for y_at, text, anchor in ((0.0, low, "top"), (1.0, high, "bottom")):
+            figure.add_annotation(
+                x=place, y=y_at, text=label(text, 14), showarrow=False, yanchor=anchor, font={"size": 11, "color": SOFT}
+            )
+    figure.update_xaxes(
+        tickvals=x, ticktext=[label(name, 18) for name in [*names, "best loss"]], range=[-0.25, len(names) + 0.25]
+    )
+    return figure
+
+
+def _best_line(figure: Figure, run: int, x: Array, y: Array) -> None:
+    line = {"color": COLOURS[1], "width": 3}
+    figure.add_scatter(
+        x=x, y=y, mode="lines+markers", line=line, marker={"size": 7}, showlegend=False, name=f"run {run}",
+        hovertemplate=f"run {run}, the best<extra></extra>",
+    )  # fmt: skip
+
+
+def _height(parameter: Any, config: Any, name: str) -> float:
+    """Where a value stands on its axis; a parameter that the configuration lacks stands below it."""
+    return float(np.clip(parameter.unit(config[name]), 0.0, 1.0)) if name in config else -0.08
+
+
+def _ends(parameter: Any) -> tuple[str, str]:
+    if isinstance(parameter, Choice):
+        return str(parameter.values[0]), str(parameter.values[-1])
+    return f"{parameter.low:.4g}", f"{parameter.high:.4g}"

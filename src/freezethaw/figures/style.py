@@ -1,0 +1,116 @@
+"""The common style of all figures: colours, an empty figure, bands. plotly is imported here, on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.errors import FigureError
+from freezethaw.losses import Forecast
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Array = NDArray[np.float64]
+
+# Okabe and Ito (2008) without the yellow that a light page swallows, and Tol's wine: told apart by colour-blind readers
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#4D4D4D")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # the next symbol when the colours are used up
+INK, SOFT, FAINT, GRID = "#1F2933", "#52606D", "#7B8794", "#E4E7EB"  # text, lesser text, axes and bands, grid
+FONT = "Inter, Helvetica, Arial, Liberation Sans, sans-serif"
+BANDS = ((0.90, 0.14), (0.50, 0.26))  # probability and opacity; the wider one below
+
+
+def graph_objects() -> Any:
+    """plotly.graph_objects, or what to do without it."""
+    try:
+        import plotly.graph_objects as go
+    except ImportError:
+        raise FigureError("figures need plotly: pip install freezethaw[figures]") from None
+    return go
+
+
+def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:
+    """An empty figure in the common style."""
+    axis = {
+        "showgrid": True, "gridcolor": GRID, "zeroline": False, "showline": True, "linecolor": FAINT,
+        "ticks": "outside", "tickcolor": FAINT, "ticklen": 4, "tickfont": {"size": 13}, "automargin": True,
+        "exponentformat": "power",
+    }  # fmt: skip
+    heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
+    return graph_objects().Figure().update_layout(
+        template="none",
+        meta={"title": title, "subtitle": subtitle},  # a page that has headings of its own takes them from here
+        font={"family": FONT, "size": 15, "color": INK},
+        title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
+               "yanchor": "top", "pad": {"t": 36}},
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        margin={"l": 76, "r": 24, "t": 84, "b": 92},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container", "yanchor": "bottom",
+                "font": {"size": 13}},
+        hoverlabel={"font": {"family": FONT}},
+        xaxis=axis | {"title": {"text": x, "standoff": 10}},
+        yaxis=axis | {"title": {"text": y, "standoff": 10}},
+    )  # fmt: skip
+
+
+def run_name(run: int) -> str:
+    """What users call the run at this place."""
+    return f"run {run + 1}"  # users count runs from one
+
+
+def colour(number: int) -> str:
+    """The next colour of the common list."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def run_marker(run: int, size: int) -> dict[str, Any]:
+    """The dot of a run, in its colour, and in another shape once the colours are used up."""
+    return {"color": colour(run), "size": size, "symbol": SYMBOLS[run // len(COLOURS) % len(SYMBOLS)]}
+
+
+def faded(colour: str, opacity: float) -> str:
+    """The same colour, seen through."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def band(figure: Figure, x: Array, low: Array, high: Array, fill: str, name: str, **more: Any) -> None:
+    """One closed outline: along the upper edge, and back along the lower."""
+    x, y = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line={"width": 0}, fill="toself", fillcolor=fill, name=name, hoverinfo="skip", **more
+    )
+
+
+def bands(figure: Figure, x: Array, forecast: Forecast, colour: str, whose: str = "", **more: Any) -> None:
+    """The 90 % and 50 % intervals of a forecast."""
+    for probability, opacity in BANDS:
+        low, high = forecast.quantile([(1 - probability) / 2, (1 + probability) / 2])
+        name = f"{whose}{100 * probability:.0f} % interval"
+        band(figure, x, low, high, faded(colour, opacity), name, meta=probability, **more)
+
+
+def label(text: object, longest: int = 60) -> str:
+    """A text that somebody typed, as plotly shows it and does not read it as markup."""
+    shown = str(text)
+    shown = shown if len(shown) <= longest else shown[: longest - 1] + "…"
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def note(figure: Figure, text: str) -> Figure:
+    """A figure without data says why."""
+    figure.add_annotation(
+        text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 15, "color": SOFT}
+    )
+    figure.update_xaxes(showticklabels=False, showgrid=False, ticks="")
+    figure.update_yaxes(showticklabels=False, showgrid=False, ticks="")
+    return figure
+
+
+def thinned(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many places out of `count`, evenly spread, with the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

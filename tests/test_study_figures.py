@@ -1,0 +1,156 @@
+"""Figures of a study show what is in it; of an empty one, of one run or of diverged ones they show something true."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import freezethaw as ft
+from freezethaw import figures
+
+pytest.importorskip("plotly")
+
+SPACE = ft.Space(
+    {
+        "rate": ft.Float(1e-3, 1.0, log=True),
+        "<b>kind</b>": ft.Choice("sgd", "adam"),
+        "momentum": ft.Float(0.0, 0.9, when={"<b>kind</b>": "sgd"}),
+        "width": ft.Int(1, 8),
+    }
+)
+INERT = ("parcoords", "scattergl", "splom", "pointcloud", "scatterpolargl")  # these need unsafe-eval
+
+
+def advance(study, count, diverge=False):
+    for _ in range(count):
+        decision = study.ask()
+        x = abs(np.log10(decision.config["rate"]) + 1.5)  # only the rate matters
+        losses = [x + 1 / e for e in range(decision.from_epoch + 1, decision.to_epoch + 1)]
+        study.tell(decision, [*losses[:-1], float("nan")] if diverge else losses, 30.0)
+
+
+def make(count=0, diverge=False, **options):
+    study = ft.Study(SPACE, max_epochs=8, seed=2, budget=60, **options)
+    advance(study, count, diverge)
+    return study
+
+
+@pytest.fixture(scope="module")
+def searched():
+    study = make(24)
+    study.cancel(study.ask(), "out_of_memory")
+    study.ask()
+    return study.still()
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """Studies with little in them."""
+    asked = make()
+    asked.ask()
+    added = make()
+    added.add_run({"rate": 0.1, "<b>kind</b>": "adam", "width": 3}, [0.5, 0.4])
+    return {"none": make(), "asked": asked, "one": make(1), "diverged": make(3, diverge=True), "added": added}
+
+
+def numbers(figure):
+    return sum(len(axis) for trace in figure.data for axis in (trace.x, trace.y) if axis is not None)
+
+
+@pytest.mark.parametrize("name", figures.OF_A_STUDY)
+def test_every_figure_of_a_study_has_data_and_no_trace_that_a_strict_page_forbids(searched, name):
+    figure = figures.OF_A_STUDY[name](searched)
+    assert numbers(figure) > 0
+    assert not {trace.type for trace in figure.data} & set(INERT)
+    assert "<b>" not in json.dumps(json.loads(figure.to_json()))
+    assert figure.layout.meta["title"]
+
+
+@pytest.mark.parametrize("kind", ["none", "asked", "one", "diverged", "added"])
+@pytest.mark.parametrize("name", figures.OF_A_STUDY)
+def test_every_figure_of_a_study_with_little_in_it_shows_data_or_says_why_not(odd, name, kind):
+    figure = figures.OF_A_STUDY[name](odd[kind])
+    said = [annotation.text for annotation in figure.layout.annotations]
+    assert numbers(figure) > 0 or any("yet" in text or "told" in text for text in said)
+
+
+def test_curves_hold_the_losses_and_bands_that_the_study_forecasts(searched):
+    figure = figures.curves(searched, runs=[1])
+    run = searched.runs[0]
+    dots = next(trace for trace in figure.data if trace.name == "run 1" and trace.mode == "lines+markers")
+    assert list(dots.y) == list(run.losses)
+    if run.epoch < 8:
+        outer = next(trace for trace in figure.data if trace.fill == "toself")
+        expected = searched.forecast(1, [8.0]).quantile(0.95)[0]
+        assert np.isclose(outer.y, expected, rtol=1e-9).any()
+
+
+def test_the_best_loss_falls_over_epochs_hours_and_cost(searched):
+    lowest = min(loss for run in searched.runs for loss in run.losses)
+    ends = {}
+    for against in ("epochs", "hours", "cost"):
+        line = figures.best_loss(searched, against).data[0]
+        assert list(line.y) == sorted(line.y, reverse=True)
+        assert line.y[-1] == lowest
+        ends[against] = line.x[-1]
+    assert ends["epochs"] == sum(run.epoch for run in searched.runs)
+    assert ends["hours"] == pytest.approx(30 * ends["epochs"] / 3600)
+    assert ends["cost"] == pytest.approx(ends["hours"])  # prices are nought
+
+
+def test_prices_count_for_the_cost_but_not_where_a_run_just_goes_on():
+    study = ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=4, prices=ft.Prices(start=3600.0))
+    for run, to_epoch in ((None, 1), (1, 2), (None, 1), (1, 3)):
+        study.enqueue({"x": 0.5 if not study.runs else 0.2}, 1) if run is None else study.thaw(run, to_epoch)
+        study.tell(study.ask(), 1.0, 0.0)
+    assert figures.best_loss(study, "cost").data[0].x[-1] == pytest.approx(3.0)
+
+
+def test_the_timeline_has_a_row_for_each_decision_under_way_at_once():
+    study = make(2)
+    first, second = study.ask(), study.ask()
+    study.tell(second, [1.0] * second.epochs)
+    third = study.ask()
+    study.tell(first, [1.0] * first.epochs)
+    rows = {
+        (base, y)
+        for trace in figures.timeline(study).data
+        if trace.type == "bar"
+        for base, y in zip(trace.base, trace.y, strict=True)
+    }
+    assert {y for _, y in rows} == {"worker 1", "worker 2"}
+    bars = sum(len(trace.y) for trace in figures.timeline(study).data if trace.type == "bar")
+    assert bars == third.number
+
+
+def test_what_matters_is_found():
+    study, rng = make(), np.random.default_rng(5)
+    for _ in range(25):
+        config = SPACE.sample(rng)
+        study.add_run(config, [np.log10(config["rate"]) + 1 / e for e in range(1, 9)])
+    found = figures.importance(study).data[0]
+    assert found.y[-1] == "rate"
+    assert found.x[-1] > 0.5
+
+
+def test_past_forecasts_are_counted(searched):
+    figure = figures.forecast_calibration(searched)
+    dots = sum(len(trace.x) for trace in figure.data if trace.mode == "markers")
+    assert f"of {dots} losses" in figure.layout.meta["subtitle"]
+
+
+def test_a_basket_shows_its_reason_and_a_missing_one_is_refused(searched):
+    assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.meta["subtitle"]
+    with pytest.raises(ft.StudyError, match="no basket"):
+        figures.basket(searched, 999)
+
+
+def test_maximised_losses_rise():
+    study = ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=3, direction="maximize")
+    for _ in range(5):
+        decision = study.ask()
+        study.tell(decision, [decision.config["x"]] * decision.epochs)
+    line = figures.best_loss(study).data[0]
+    assert list(line.y) == sorted(line.y)
