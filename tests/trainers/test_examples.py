@@ -36,6 +36,11 @@ EXAMPLE = {
         {"learning_rate": 0.3, "max_depth": 4, "feature_fraction": 0.7, "min_sum_hessian_in_leaf": 1.0},
         True,
     ),
+    "digits_keras": (
+        ("keras", "torch", "sklearn"),
+        {"learning_rate": 0.01, "hidden": 32, "dropout": 0.3, "batch_size": 64},
+        True,
+    ),
 }
 
 

@@ -14,6 +14,7 @@ ADAPTERS = {
     "search_cv": ("sklearn", "sklearn"),
     "trainers.xgboost": ("xgboost", "xgboost"),
     "trainers.lightgbm": ("lightgbm", "lightgbm"),
+    "trainers.keras": ("keras", "keras"),
 }
 
 
