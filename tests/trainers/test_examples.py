@@ -41,6 +41,11 @@ EXAMPLE = {
         {"learning_rate": 0.01, "hidden": 32, "dropout": 0.3, "batch_size": 64},
         True,
     ),
+    "digits_lightning": (
+        ("lightning", "torch", "sklearn"),
+        {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64},
+        True,
+    ),
 }
 
 

@@ -15,6 +15,7 @@ ADAPTERS = {
     "trainers.xgboost": ("xgboost", "xgboost"),
     "trainers.lightgbm": ("lightgbm", "lightgbm"),
     "trainers.keras": ("keras", "keras"),
+    "trainers.lightning": ("lightning", "lightning"),
 }
 
 
