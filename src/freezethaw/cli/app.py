@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
 SECRET = re.compile(r"([?&][^\s=&]*(?:pass|secret|token)[^\s=&]*)=[^\s&'\")]*", re.IGNORECASE)
-ORDER = ("demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "export", "studies")
+ORDER = (
+    "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "dashboard", "report",
+    "export", "studies",
+)  # fmt: skip
 WIDE = 10_000  # columns where nobody looks at a screen: lines are not broken
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # where it comes from differs between versions of typer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,11 +19,6 @@ from freezethaw.cli.app import (
     opened_stored,
     print_json,
 )
-
-if TYPE_CHECKING:
-    from freezethaw.store import Event, StoredStudy
-
-STATES = ("pending", "frozen", "finished", "diverged", "failed")
 
 
 @app.command()
@@ -62,6 +56,7 @@ def status(
     store: StoreOption,
     name: NameOption = None,
     last: Annotated[int, typer.Option("--last", min=0, help="How many decisions and events to show.")] = 5,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it on the screen, with curves, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a study is.
@@ -73,89 +68,22 @@ def status(
       freezethaw status --store sqlite:///digits.db
       freezethaw status --store postgresql+psycopg://me@host/tuning --name mnist --last 20
       freezethaw status --store sqlite:///digits.db --json | jq .epochs
+      freezethaw status --store sqlite:///digits.db --watch
     """
+    from freezethaw.study.summary import summary
+
+    if watch:
+        from freezethaw.cli.following import follow
+
+        with opened_stored(store, name) as (_, study):
+            follow(study, console())
+        return
     with opened_stored(store, name) as (opened, study):
-        found = _status(study, last) | {"store": opened.url}
+        found = summary(study, last) | {"store": opened.url}
     if as_json:
         print_json(found)
     else:
         _show_status(found)
-
-
-def _status(study: StoredStudy, last: int) -> dict[str, Any]:
-    from freezethaw.store import Process
-    from freezethaw.study.facts import Facts
-
-    known = study.load()
-    definition = known.definition
-    facts = Facts(definition["max_epochs"], known.runs, known.pending, known.decisions, known.wishes)
-    here = Process.current()
-    holders = {lease.decision: lease for lease in study.leases() if lease.decision}
-    pending = []
-    for decision in known.pending:
-        lease = holders.get(decision.number)
-        held = lease is not None and lease.held
-        pending.append(
-            {
-                "decision": decision.number,
-                "run": decision.run,
-                "epoch": facts.run(decision.run).epoch,
-                "to_epoch": decision.to_epoch,
-                "holder": str(lease.holder) if lease is not None and held else None,
-                "dead": bool(lease is not None and held and lease.holder.is_dead(here)),
-            }
-        )
-    decisions = [study.decision(n) for n in range(max(known.decisions - last, 0) + 1, known.decisions + 1)]
-    states: Counter[str] = Counter(run.state for run in known.runs if not run.added)
-    return {
-        "name": study.name,
-        "tags": definition.get("tags", []),
-        "direction": definition["direction"],
-        "max_epochs": definition["max_epochs"],
-        "budget": definition.get("budget") or {},
-        "epochs": facts.epochs_trained(),
-        "hours": facts.seconds_trained() / 3600,
-        "runs": {state: states[state] for state in STATES if states[state]},
-        "added_runs": sum(run.added for run in known.runs),
-        "best": _lowest(known.runs, definition["direction"]),
-        "pending": pending,
-        "wishes": len(known.wishes),
-        "checkpoint_bytes": sum(checkpoint.bytes for checkpoint in known.checkpoints),
-        "decisions": [
-            {
-                "number": d.decision.number,
-                "kind": d.decision.kind,
-                "run": d.decision.run,
-                "to_epoch": d.decision.to_epoch,
-                "state": d.state,
-                "outcome": d.outcome,
-                "reason": d.decision.reason,
-            }
-            for d in decisions
-        ],
-        "events": [_event(event) for event in _last_events(study, last)],
-    }
-
-
-def _lowest(runs: Sequence[Any], direction: str) -> dict[str, Any] | None:
-    """The best loss as told: no model is asked, so that looking is quick."""
-    sign = -1.0 if direction == "maximize" else 1.0
-    losses = [(sign * loss, run.number, epoch) for run in runs for epoch, loss in enumerate(run.losses, 1)]
-    if not losses:
-        return None
-    loss, run, epoch = min(losses)
-    return {"loss": sign * loss, "run": run, "epoch": epoch, "config": dict(runs[run - 1].config)}
-
-
-def _last_events(study: StoredStudy, last: int) -> list[Event]:
-    events: list[Event] = []
-    while page := study.events(after=events[-1].number if events else 0):
-        events = [*events, *page][-max(last, 1) :]
-    return events if last else []
-
-
-def _event(event: Event) -> dict[str, Any]:
-    return {"at": event.at, "kind": event.kind, "run": event.run, "epoch": event.epoch, "text": event.text}
 
 
 def _show_status(found: Mapping[str, Any]) -> None:

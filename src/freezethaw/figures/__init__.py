@@ -5,6 +5,9 @@ state. Those of a study take it and a few options, and draw something true of a 
 ones. `write_png` turns a figure into an image with the system's Chromium. plotly is an extra, imported on first use.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from freezethaw.figures.image import BROWSERS, write_png
 from freezethaw.figures.of_model import (
     OUTER_ROOM,
@@ -33,7 +36,7 @@ from freezethaw.figures.of_study import (
 from freezethaw.figures.style import COLOURS
 
 # of a study: what a page or a report shows, in its order
-OF_A_STUDY = {
+OF_A_STUDY: dict[str, Callable[..., Any]] = {
     "curves": curves,
     "best_loss": best_loss,
     "run_asymptotes": run_asymptotes,

@@ -1,0 +1,55 @@
+"""A study in one HTML file that opens offline: its numbers, its best runs, and every figure."""
+
+from __future__ import annotations
+
+from html import escape
+
+from freezethaw import __version__
+from freezethaw.figures import OF_A_STUDY
+from freezethaw.server import pages
+from freezethaw.server.application import STATIC
+from freezethaw.server.watching import Library
+
+SCRIPT = """
+const plots = JSON.parse(document.getElementById("figures-data").textContent);
+for (const [name, figure] of Object.entries(plots)) {
+  delete figure.layout.title;
+  Object.assign(figure.layout, {autosize: true, paper_bgcolor: "white", plot_bgcolor: "white"});
+  figure.layout.margin = {l: 66, r: 14, t: 34, b: 56};
+  Plotly.newPlot("plot-" + name, figure.data, figure.layout, {responsive: true, displaylogo: false});
+}
+"""
+
+
+def report_html(url: str, name: str) -> str:
+    """The report of one study."""
+    from plotly.offline import get_plotlyjs
+
+    library = Library(url)
+    try:
+        watched = library.watched(name)
+        with watched.thinking:
+            _, still = watched.still()
+            drawn = {figure: make(still) for figure, make in OF_A_STUDY.items()}
+        body = pages.printed(library, watched)
+    finally:
+        library.close()
+    plots = "".join(
+        f'<figure class="plot wide"><figcaption><h3>{figure.layout.meta["title"]}</h3>'
+        f'<p class="soft">{figure.layout.meta["subtitle"]}</p></figcaption><div class="canvas" id="plot-{key}"></div>'
+        "</figure>"
+        for key, figure in drawn.items()
+    )
+    data = ",".join(f'"{key}":{figure.to_json()}' for key, figure in drawn.items())
+    data = ("{" + data + "}").replace("<", "\\u003c")  # no end of the script can stand in a text
+    style = (
+        (STATIC / "page.css").read_text(encoding="utf-8").replace("@media (prefers-color-scheme: dark)", "@media none")
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(name)} – freezethaw</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light">'
+        f'<link rel="icon" href="data:,"><style>{style}</style></head><body><main>{body}<h2>Figures</h2>'
+        f'<div class="figures">{plots}</div><p class="soft">written by freezethaw {__version__}</p></main>'
+        f'<script type="application/json" id="figures-data">{data}</script>'
+        f"<script>{get_plotlyjs()}</script><script>{SCRIPT}</script></body></html>"
+    )

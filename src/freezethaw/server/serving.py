@@ -1,0 +1,45 @@
+"""Serve the application on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable
+
+from freezethaw.errors import StoreError
+from freezethaw.server.access import LOCAL
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only where the user says so
+
+
+def serve(url: str, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; `say` is given the link that opens the page."""
+    import uvicorn
+
+    from freezethaw.server.application import make_application
+
+    token = token or secrets.token_urlsafe(24)
+    taken = _socket(host, port)
+    port = taken.getsockname()[1]
+    names = {host, socket.gethostname().lower()} if host not in LOCAL else set[str]()
+    application = make_application(url, token, names, any_address=host in EVERYWHERE)
+    with contextlib.suppress(OSError):
+        os.nice(5)  # training on the same machine comes first
+    shown = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    say(f"http://{shown}:{port}/?token={token}")
+    config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    with taken:
+        uvicorn.Server(config).run(sockets=[taken])
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError as error:
+        raise StoreError(f"cannot listen on {host}, port {port}: {error.strerror}; --port 0 takes a free one") from None
+    return found

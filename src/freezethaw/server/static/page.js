@@ -1,0 +1,161 @@
+// Draws figures as they come into view, and follows a study by server-sent events. No library but plotly.
+"use strict";
+(() => {
+  const REFRESH = 2000; // milliseconds between two drawings of a figure
+  const live = document.getElementById("live");
+  const said = document.getElementById("said");
+  const seen = new Set(); // figures in view
+  const state = new WeakMap(); // figure -> { tag, busy, again, drawn }
+  let silence = 0;
+
+  function say(text) {
+    said.textContent = text;
+    said.classList.add("shown");
+    clearTimeout(silence);
+    silence = setTimeout(() => said.classList.remove("shown"), 5000);
+  }
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // The figures come in the colours of a light page; ink, lesser text and lines follow the page.
+  function dressed(text) {
+    const [ink, soft, faint, grid] = ["--ink", "--soft", "--faint", "--grid"].map(colour);
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(ink.slice(i, i + 2), 16));
+    return JSON.parse(
+      text.replaceAll("#1F2933", ink).replaceAll("#52606D", soft).replaceAll("#7B8794", faint)
+        .replaceAll("#E4E7EB", grid).replaceAll("rgba(31,41,51,", `rgba(${r},${g},${b},`),
+    );
+  }
+
+  function address(figure) {
+    const at = new URL(figure.dataset.figure, location.href);
+    for (const option of figure.querySelectorAll("[data-option]")) at.searchParams.set(option.dataset.option, option.value);
+    return at;
+  }
+
+  function arranged(layout, narrow) {
+    const clear = "rgba(0,0,0,0)";
+    Object.assign(layout, { paper_bgcolor: clear, plot_bgcolor: clear, autosize: true });
+    delete layout.title;
+    delete layout.width;
+    delete layout.height;
+    const panels = Object.keys(layout).some((key) => /^xaxis\d/.test(key));
+    layout.margin = { l: narrow ? 48 : 66, r: 14, t: panels ? 34 : 12, b: layout.scene ? 10 : 56 };
+    layout.font.size = narrow ? 12 : 13;
+    for (const [key, axis] of Object.entries(layout)) {
+      if (/^[xy]axis/.test(key) && axis.tickfont) axis.tickfont.size = 12;
+    }
+    if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
+    return layout;
+  }
+
+  async function draw(figure) {
+    const now = state.get(figure) ?? { tag: "", busy: false, again: false };
+    state.set(figure, now);
+    if (now.busy) { now.again = true; return; }
+    now.busy = true;
+    const canvas = figure.querySelector(".canvas");
+    try {
+      const at = address(figure);
+      const headers = now.tag && now.at === at.href ? { "If-None-Match": now.tag } : {};
+      const answer = await fetch(at, { headers, cache: "no-store" });
+      if (answer.status === 304) return;
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(JSON.parse(text).error ?? answer.statusText);
+      const { data, layout } = dressed(text);
+      const words = layout.meta ?? {};
+      const decoded = (html) => new DOMParser().parseFromString(html ?? "", "text/html").body.textContent;
+      figure.querySelector("figcaption h3").textContent = decoded(words.title);
+      figure.querySelector("figcaption p").textContent = decoded(words.subtitle);
+      canvas.setAttribute("aria-label", `${decoded(words.title)}: ${decoded(words.subtitle)}`);
+      canvas.querySelector(".waiting")?.remove();
+      const rotated = canvas._fullLayout?.scene?.camera; // whoever turned the figure keeps the view
+      if (rotated && layout.scene) layout.scene.camera = rotated;
+      const options = { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" };
+      await Plotly.react(canvas, data, arranged(layout, canvas.clientWidth < 480), options);
+      Object.assign(now, { tag: answer.headers.get("ETag") ?? "", at: at.href });
+      figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
+    } catch (trouble) {
+      let note = canvas.querySelector(".waiting");
+      if (!note && !canvas._fullLayout) {
+        note = canvas.appendChild(document.createElement("p"));
+        note.className = "waiting";
+      }
+      if (note) note.textContent = `This figure cannot be drawn now: ${trouble.message}`;
+    } finally {
+      now.busy = false;
+      if (now.again) { now.again = false; setTimeout(() => draw(figure), REFRESH); }
+    }
+  }
+
+  const watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) { seen.add(target); draw(target); } else seen.delete(target);
+    }
+  }, { rootMargin: "300px" });
+
+  function prepare(root) {
+    for (const figure of root.querySelectorAll("[data-figure]")) {
+      watcher.observe(figure);
+      for (const option of figure.querySelectorAll("[data-option]")) option.addEventListener("change", () => draw(figure));
+    }
+  }
+
+  async function refresh() {
+    if (live.dataset.live) {
+      const answer = await fetch(live.dataset.live, { cache: "no-store" });
+      if (!answer.ok) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const places = [...live.querySelectorAll(".log, .scroll")].map((e) => [e.ariaLabel, e.scrollTop, e.scrollLeft]);
+      const open = live.querySelector("details.events")?.open;
+      const focused = live.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+      live.replaceChildren(...fresh.body.childNodes);
+      for (const [label, top, left] of places) {
+        const same = [...live.querySelectorAll(".log, .scroll")].find((e) => e.ariaLabel === label);
+        if (same) Object.assign(same, { scrollTop: top, scrollLeft: left });
+      }
+      if (open) live.querySelector("details.events")?.setAttribute("open", "");
+      if (focused) live.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+    for (const figure of seen) await draw(figure);
+  }
+
+  let due = 0, refreshing = false;
+  function follow() {
+    const stream = new EventSource(live.dataset.stream);
+    let first = true;
+    stream.addEventListener("change", (event) => {
+      live.dataset.change = event.data;
+      if (first) { first = false; return; }
+      if (due || refreshing) { due ||= setTimeout(later, REFRESH); return; }
+      due = setTimeout(later, 100);
+    });
+  }
+  async function later() {
+    due = 0;
+    if (refreshing) { due = setTimeout(later, REFRESH); return; }
+    refreshing = true;
+    try { await refresh(); } catch { /* the server is away for a moment: the next change comes */ } finally { refreshing = false; }
+  }
+
+  // Forms work without this; with it the page stays where it is and says what was done.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!form.querySelector("[data-action]")) return;
+    event.preventDefault();
+    const body = new URLSearchParams(new FormData(form));
+    try {
+      const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
+      const found = await answer.json();
+      say(found.done ?? `That did not work: ${found.error}`);
+      if (found.done && /\/(ban|unban|pin|unpin|stop|resume)$/.test(form.action)) setTimeout(() => location.reload(), 900);
+      else if (found.done) later();
+    } catch (trouble) { say(`That did not work: ${trouble.message}`); }
+  });
+
+  prepare(document);
+  if (live) follow();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const figure of seen) { state.delete(figure); draw(figure); }
+  });
+})();
