@@ -46,6 +46,11 @@ EXAMPLE = {
         {"learning_rate": 0.05, "hidden": 32, "dropout": 0.3, "batch_size": 64},
         True,
     ),
+    "tiny_transformers": (
+        ("transformers", "accelerate", "torch"),
+        {"learning_rate": 0.003, "hidden": 32, "dropout": 0.1, "warmup_steps": 5},
+        True,
+    ),
 }
 
 

@@ -16,6 +16,7 @@ ADAPTERS = {
     "trainers.lightgbm": ("lightgbm", "lightgbm"),
     "trainers.keras": ("keras", "keras"),
     "trainers.lightning": ("lightning", "lightning"),
+    "trainers.transformers": ("transformers", "transformers"),
 }
 
 
