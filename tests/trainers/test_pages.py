@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import freezethaw as ft
+from freezethaw.cli.study_file import read_study
+from tests.trainers.test_examples import EXAMPLE
+from tests.trainers.test_needing import ADAPTERS
+
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("adapters.md",)
+PAGES = ("adapters.md", "from_optuna.md", "from_ray_tune.md", "from_wandb_sweeps.md")
 BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES
@@ -32,3 +37,23 @@ def test_the_code_runs(block, tmp_path):
         [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr
+
+
+def test_the_study_file_is_one(tmp_path):
+    [text] = re.findall(r"```toml\n(.*?)```", (DOCS / "from_wandb_sweeps.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "study.toml").write_text(text)
+    assert len(ft.Space.from_dict(read_study(tmp_path / "study.toml")["space"])) == 2
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([\w.]+\.md)\)", (DOCS / page).read_text("utf-8")):
+            assert (DOCS / link).is_file(), (page, link)
+
+
+def test_every_adapter_is_on_the_page():
+    text = (DOCS / "adapters.md").read_text("utf-8")
+    for example in EXAMPLE:
+        assert f"`examples/{example}.py`" in text
+    for adapter in ADAPTERS:
+        assert f"freezethaw.{adapter}" in text
