@@ -45,8 +45,8 @@ OF_A_STUDY: dict[str, Callable[..., Any]] = {
     "timeline": timeline,
     "slices": slices,
     "importance": importance,
-    "parallel_coordinates": parallel_coordinates,
     "forecast_calibration": forecast_calibration,
+    "parallel_coordinates": parallel_coordinates,
     "study_progression": study_progression,
 }
 

@@ -48,7 +48,7 @@ def ranked(study: Study) -> list[Run]:
     return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
 
 
-def curves(study: Study, runs: Sequence[int] | None = None, shown: int = 6, others: int = 200) -> Figure:
+def curves(study: Study, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200) -> Figure:
     """Draw losses so far and their forecasts with 50 and 90 % bands: of `runs`, else of the best few and those at work.
 
     `others` more runs are drawn thinly, without forecasts.
@@ -82,7 +82,10 @@ def curves(study: Study, runs: Sequence[int] | None = None, shown: int = 6, othe
     seen = [y for y in inner if len(y)]
     if not seen:
         return note(figure, NO_LOSS)
-    low, high = min(map(np.min, seen)), max(map(np.max, seen))
+    everything, sign = np.concatenate(seen), _sign(study)
+    # the first losses of a run may leave the view: what counts would be a thin line at its edge otherwise
+    worst = float(sign * np.quantile(sign * everything, 0.93))
+    low, high = sorted([float(sign * np.min(sign * everything)), worst])
     room = 0.25 * (high - low)
     low, high = max(low - room, min([low, *map(np.min, outer)])), min(high + room, max([high, *map(np.max, outer)]))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
@@ -116,7 +119,7 @@ def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Ar
         return
     name = f"run {run.number}"
     for (low, high), (_, opacity) in zip(((0, 4), (1, 3)), BANDS, strict=True):
-        band(figure, epochs, bands[low], bands[high], faded(paint, opacity), name, showlegend=False, legendgroup=name)
+        band(figure, epochs, bands[low], bands[high], faded(paint, opacity), name, showlegend=False)
     inner += [bands[1], bands[3]]
     outer += [bands[0], bands[4]]
     line = {"color": paint, "width": 2, "dash": "dot"}
@@ -128,7 +131,6 @@ def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Ar
         line=line,
         name=name,
         showlegend=False,
-        legendgroup=name,
         hovertemplate=hover,
     )
 

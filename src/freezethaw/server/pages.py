@@ -21,7 +21,7 @@ from freezethaw.server.watching import Library, Unknown, Watched, address, addre
 
 LAST, BEST_RUNS = 25, 50
 WIDTH, HEIGHT = 120, 26  # of a small curve
-WIDE = ("curves", "timeline", "slices", "parallel_coordinates")
+WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")
 # shown at once, in words; the figure brings its own once it is there
 FIGURES = {
     "curves": "Curves and forecasts",
@@ -32,8 +32,8 @@ FIGURES = {
     "timeline": "Starts, freezes and thaws",
     "slices": "Slices through the best configuration",
     "importance": "Which hyperparameters matter",
-    "parallel_coordinates": "Configurations and their losses",
     "forecast_calibration": "Were past forecasts right?",
+    "parallel_coordinates": "Configurations and their losses",
     "study_progression": "The runs of the study",
 }
 
@@ -53,15 +53,14 @@ def config_line(config: Mapping[str, Any]) -> str:
     return ", ".join(f"{escape(key)}&nbsp;=&nbsp;{shown(value)}" for key, value in config.items())
 
 
-def document(title: str, body: str, json_at: str, trail: Sequence[tuple[str, str]] = (), script: bool = True) -> str:
+def document(title: str, body: str, json_at: str, trail: Sequence[tuple[str, str]] = ()) -> str:
     """A whole page."""
     links = "".join(f'<li><a href="{escape(to)}">{escape(name)}</a></li>' for name, to in trail)
-    scripts = f'<script src="/static/plotly.js?v={__version__}" defer></script>' if script else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)} – freezethaw</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,"><link rel="stylesheet" href="/static/page.css?v={__version__}">
-{scripts}<script src="/static/page.js?v={__version__}" defer></script></head>
+<script src="/static/page.js?v={__version__}" defer></script></head>
 <body><a class="skip" href="#main">Skip to content</a>
 <header class="top"><nav aria-label="Where you are"><ol><li><a href="/">freezethaw</a></li>{links}</ol></nav>
 <a class="json" href="{escape(json_at)}">JSON</a></header>
@@ -72,7 +71,7 @@ def document(title: str, body: str, json_at: str, trail: Sequence[tuple[str, str
 def trouble(message: str) -> str:
     """What went wrong, on a page."""
     body = f'<h1>That did not work</h1><p class="trouble">{escape(message)}</p><p><a href="/">All studies</a></p>'
-    return document("That did not work", body, "/api/studies", script=False)
+    return document("That did not work", body, "/api/studies")
 
 
 def list_of_studies(library: Library, _: Mapping[str, Any]) -> str:
@@ -86,29 +85,30 @@ def list_of_studies(library: Library, _: Mapping[str, Any]) -> str:
     table = _table("Studies", ("Study", "Runs", "Epochs", "Decisions", "Created", "Tags"), rows)
     empty = "<p>No study yet. One comes with the first <code>freezethaw run</code> or <code>ft.tune</code>.</p>"
     body = f"<h1>Studies</h1><p class=soft>in {escape(library.shown)}</p>{table if rows else empty}"
-    return document("Studies", body, "/api/studies", script=False)
+    return document("Studies", body, "/api/studies")
 
 
 def study(library: Library, asked: Mapping[str, Any]) -> str:
     """One study: the live part, its figures, and what can be done."""
     watched = library.watched(asked["study"])
     key = quote(address_of(watched.stored))
-    figures = "".join(_figure(key, name, title, name in WIDE) for name, title in FIGURES.items())
-    body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">
-{_live(library, watched)}</div>
+    first, *others = (_figure(key, name, title, name in WIDE) for name, title in FIGURES.items())
+    above, below = _above(library, watched), _below(watched)
+    body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">{above}
 <details class="actions"><summary>Actions</summary>{_study_actions(key, watched)}</details>
-<h2 id="figures">Figures</h2><div class="figures">{figures}</div>"""
+<div class="figures">{first}</div>{below}
+<h2 id="figures">Figures</h2><div class="figures">{"".join(others)}</div></div>"""
     return document(watched.stored.name, body, f"/api/studies/{key}", [(watched.stored.name, f"/studies/{key}")])
 
 
 def live(library: Library, asked: Mapping[str, Any]) -> str:
-    """What of a study's page changes while it runs."""
-    return _live(library, library.watched(asked["study"]))
+    """What of a study's page changes while it runs, besides the figures."""
+    watched = library.watched(asked["study"])
+    return _above(library, watched) + _below(watched)
 
 
-def _live(library: Library, watched: Watched) -> str:
+def _above(library: Library, watched: Watched) -> str:
     key, found = quote(address_of(watched.stored)), watched.summary(LAST)
-    known = watched.known()
     state, words = _state(found)
     best = found["best"]
     cards = [_epochs_card(found), _hours_card(found), _disk_card(library, found)]
@@ -120,16 +120,24 @@ def _live(library: Library, watched: Watched) -> str:
     runs = ", ".join(f"{count} {name}" for name, count in found["runs"].items()) or "none yet"
     cards.append(_card("Runs", str(sum(found["runs"].values())), runs))
     best_config = "" if best is None else f'<p class="config">Best: {config_line(best["config"])}</p>'
-    return f"""<div class="title"><h1>{escape(watched.stored.name)}</h1><span class="state {state}">{words}</span>
+    return f"""<div data-part="above"><div class="title"><h1>{escape(watched.stored.name)}</h1>
+<span class="state {state}">{words}</span>
 {_tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
-{_workers(key, found)}<div class="columns"><section aria-labelledby="h-decisions"><h2 id="h-decisions">Decisions</h2>
+{_workers(key, found)}</div>"""
+
+
+def _below(watched: Watched) -> str:
+    key, found = quote(address_of(watched.stored)), watched.summary(LAST)
+    known = watched.known()
+    return f"""<div data-part="below"><div class="columns">
+<section aria-labelledby="h-decisions"><h2 id="h-decisions">Decisions</h2>
 {_decisions(key, found)}</section><section aria-labelledby="h-runs"><h2 id="h-runs">Runs</h2>
-{_runs(key, known.runs, found)}</section></div>{_events(found)}"""
+{_runs(key, known.runs, found)}</section></div>{_events(found)}</div>"""
 
 
 def printed(library: Library, watched: Watched) -> str:
     """The live part for a file that stands alone: without links to pages."""
-    return re.sub(r"</?a\b[^>]*>", "", _live(library, watched)).replace("<details", "<details open")
+    return re.sub(r"</?a\b[^>]*>", "", _above(library, watched) + _below(watched)).replace("<details", "<details open")
 
 
 def _state(found: Mapping[str, Any]) -> tuple[str, str]:
@@ -201,7 +209,7 @@ def _workers(key: str, found: Mapping[str, Any]) -> str:
         return ""
     rows = "".join(
         f'<tr><th scope="row"><a href="/studies/{key}/runs/{p["run"]}">run {p["run"]}</a></th>'
-        f"<td class=n>{p['epoch']} of {p['to_epoch']}</td><td>{_holder(p)}</td></tr>"
+        f"<td>{p['epoch']} of {p['to_epoch']}</td><td>{_holder(p)}</td></tr>"
         for p in found["pending"]
     )
     waiting = f"<p>{found['wishes']} wishes wait for the next decision.</p>" if found["wishes"] else ""
@@ -280,7 +288,8 @@ def _events(found: Mapping[str, Any]) -> str:
     if not found["events"]:
         return ""
     rows = "".join(
-        f"<li><time>{escape(e['at'].replace('T', ' ')[:19])}</time> <b>{escape(e['kind'])}</b> {escape(e['text'])}</li>"
+        f"<li><time>{escape(e['at'].replace('T', ' ')[:19])}</time> <strong>{escape(e['kind'])}</strong> "
+        f"{escape(e['text'])}</li>"
         for e in reversed(found["events"])
     )
     title = f"Events ({len(found['events'])} last)"

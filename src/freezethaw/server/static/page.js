@@ -15,6 +15,19 @@
     silence = setTimeout(() => said.classList.remove("shown"), 5000);
   }
 
+  // plotly is large: it is fetched once a figure is wanted, after the page itself is there
+  let plotly = null;
+  function library() {
+    plotly ??= new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.src = "/static/plotly.js";
+      script.onload = done;
+      script.onerror = () => failed(new Error("plotly.js did not come"));
+      document.head.append(script);
+    });
+    return plotly;
+  }
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // The figures come in the colours of a light page; ink, lesser text and lines follow the page.
@@ -33,7 +46,7 @@
     return at;
   }
 
-  function arranged(layout, narrow) {
+  function arranged(data, layout, narrow) {
     const clear = "rgba(0,0,0,0)";
     Object.assign(layout, { paper_bgcolor: clear, plot_bgcolor: clear, autosize: true });
     delete layout.title;
@@ -42,6 +55,10 @@
     const panels = Object.keys(layout).some((key) => /^xaxis\d/.test(key));
     layout.margin = { l: narrow ? 48 : 66, r: 14, t: panels ? 34 : 12, b: layout.scene ? 10 : 56 };
     layout.font.size = narrow ? 12 : 13;
+    layout.legend = { orientation: "h", x: 0, xanchor: "left", y: -0.16, yanchor: "top", font: { size: 12 } };
+    const named = data.filter((trace) => trace.showlegend !== false).length > 1;
+    layout.showlegend = named && !layout.scene && !panels;
+    if (layout.showlegend) layout.margin.b = 78;
     for (const [key, axis] of Object.entries(layout)) {
       if (/^[xy]axis/.test(key) && axis.tickfont) axis.tickfont.size = 12;
     }
@@ -58,7 +75,7 @@
     try {
       const at = address(figure);
       const headers = now.tag && now.at === at.href ? { "If-None-Match": now.tag } : {};
-      const answer = await fetch(at, { headers, cache: "no-store" });
+      const [answer] = await Promise.all([fetch(at, { headers, cache: "no-store" }), library()]);
       if (answer.status === 304) return;
       const text = await answer.text();
       if (!answer.ok) throw new Error(JSON.parse(text).error ?? answer.statusText);
@@ -72,7 +89,7 @@
       const rotated = canvas._fullLayout?.scene?.camera; // whoever turned the figure keeps the view
       if (rotated && layout.scene) layout.scene.camera = rotated;
       const options = { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" };
-      await Plotly.react(canvas, data, arranged(layout, canvas.clientWidth < 480), options);
+      await Plotly.react(canvas, data, arranged(data, layout, canvas.clientWidth < 480), options);
       Object.assign(now, { tag: answer.headers.get("ETag") ?? "", at: at.href });
       figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
     } catch (trouble) {
@@ -109,7 +126,10 @@
       const places = [...live.querySelectorAll(".log, .scroll")].map((e) => [e.ariaLabel, e.scrollTop, e.scrollLeft]);
       const open = live.querySelector("details.events")?.open;
       const focused = live.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-      live.replaceChildren(...fresh.body.childNodes);
+      for (const part of live.querySelectorAll("[data-part]")) {
+        const next = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+        if (next) part.replaceChildren(...next.childNodes);
+      }
       for (const [label, top, left] of places) {
         const same = [...live.querySelectorAll(".log, .scroll")].find((e) => e.ariaLabel === label);
         if (same) Object.assign(same, { scrollTop: top, scrollLeft: left });
