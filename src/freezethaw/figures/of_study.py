@@ -48,10 +48,12 @@ def ranked(study: Study) -> list[Run]:
     return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
 
 
-def curves(study: Study, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200) -> Figure:
+def curves(
+    study: Study, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
+) -> Figure:
     """Draw losses so far and their forecasts with 50 and 90 % bands: of `runs`, else of the best few and those at work.
 
-    `others` more runs are drawn thinly, without forecasts.
+    `others` more runs are drawn thinly. Without `forecasts` no model is asked.
     """
     what = "dots: losses; lines and bands: forecast median, 50 and 90 % intervals; grey: other runs"
     figure = empty_figure("Curves and forecasts", what, "Epoch", "Loss")
@@ -67,7 +69,7 @@ def curves(study: Study, runs: Sequence[int] | None = None, shown: int = 5, othe
     _thin_curves(figure, [rest[i] for i in thinned(len(rest), others)] if rest else [])
     inner: list[Array] = []
     outer: list[Array] = []
-    for place, run in enumerate(chosen):
+    for place, run in enumerate(chosen if forecasts else ()):
         _forecast(figure, study, run, colour(place), inner, outer)
     for place, run in enumerate(chosen):
         y = np.array(run.losses)

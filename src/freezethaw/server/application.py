@@ -113,6 +113,8 @@ def _figure(library: Library) -> Endpoint:
                 options["number"] = whole(request.query_params, "number")
             if name == "curves" and "run" in request.query_params:
                 options |= {"runs": (whole(request.query_params, "run"),), "others": 40}
+            if name == "curves" and request.query_params.get("forecasts") == "no":
+                options["forecasts"] = False
             change, text = await run_in_threadpool(watched.figure, name, options)
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))

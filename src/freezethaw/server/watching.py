@@ -17,6 +17,8 @@ from freezethaw.study.summary import summary
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # stands in an address as it is
 SHORTEST_AGE, AGES = 1.0, 4.0  # seconds between two looks at a study, and in units of what the last one cost
 MOST_FIGURES = 64
+# these ask no model, so they never wait for one that thinks
+MODEL_FREE = frozenset({"best_loss", "basket", "timeline", "parallel_coordinates", "study_progression"})
 
 
 class Unknown(StudyError):  # noqa: N818 - what happened, not a mistake
@@ -24,11 +26,12 @@ class Unknown(StudyError):  # noqa: N818 - what happened, not a mistake
 
 
 class Watched:
-    """One study. Reading and thinking have a lock each, so that a quick look never waits for a slow forecast."""
+    """One study. Reading, drawing and thinking have locks of their own: a quick look never waits for a forecast."""
 
     def __init__(self, url: str, stored: StoredStudy) -> None:
         self.url, self.stored = url, stored
-        self.thinking, self._reading = threading.RLock(), threading.Lock()
+        self.thinking, self._drawing = threading.RLock(), threading.Lock()
+        self._reading, self._standing = threading.Lock(), threading.Lock()
         self._known: Snapshot | None = None
         self._looked, self._change = -SHORTEST_AGE, -1
         self._study: Study | None = None
@@ -56,7 +59,7 @@ class Watched:
 
     def still(self) -> tuple[int, Study]:
         """The study as of a moment ago, and its change; the costlier it is to forecast, the longer it stands."""
-        with self.thinking:
+        with self._standing:
             age = time.monotonic() - self._made
             if self._still is None or (
                 age > max(SHORTEST_AGE, AGES * self._cost) and self.change() != self._still_change
@@ -69,15 +72,18 @@ class Watched:
 
     def figure(self, name: str, options: dict[str, Any]) -> tuple[int, str]:
         """One figure as JSON, and the change that it shows."""
-        with self.thinking:
+        quick = name in MODEL_FREE or options.get("forecasts") is False
+        with self._drawing if quick else self.thinking:
             change, still = self.still()
             key = (name, change, *sorted(options.items()))
             if key not in self._figures:
                 began = time.monotonic()
-                self._figures[key] = OF_A_STUDY[name](still, **options).to_json()
+                text = OF_A_STUDY[name](still, **options).to_json()
+                self._figures[key] = text
                 self._cost += time.monotonic() - began
                 while len(self._figures) > MOST_FIGURES:
                     self._figures.popitem(last=False)
+                return change, text
             return change, self._figures[key]
 
     def steer(self) -> Study:

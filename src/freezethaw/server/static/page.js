@@ -40,8 +40,9 @@
     );
   }
 
-  function address(figure) {
+  function address(figure, quick) {
     const at = new URL(figure.dataset.figure, location.href);
+    if (quick) at.searchParams.set("forecasts", "no");
     for (const option of figure.querySelectorAll("[data-option]")) at.searchParams.set(option.dataset.option, option.value);
     return at;
   }
@@ -73,7 +74,10 @@
     now.busy = true;
     const canvas = figure.querySelector(".canvas");
     try {
-      const at = address(figure);
+      // what needs no forecast is shown while the model still thinks
+      const quick = figure.id === "figure-curves" && !now.tag;
+      now.again ||= quick;
+      const at = address(figure, quick);
       const headers = now.tag && now.at === at.href ? { "If-None-Match": now.tag } : {};
       const [answer] = await Promise.all([fetch(at, { headers, cache: "no-store" }), library()]);
       if (answer.status === 304) return;
@@ -90,7 +94,7 @@
       if (rotated && layout.scene) layout.scene.camera = rotated;
       const options = { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" };
       await Plotly.react(canvas, data, arranged(data, layout, canvas.clientWidth < 480), options);
-      Object.assign(now, { tag: answer.headers.get("ETag") ?? "", at: at.href });
+      Object.assign(now, { tag: answer.headers.get("ETag") ?? "-", at: at.href, hasty: quick });
       figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
     } catch (trouble) {
       let note = canvas.querySelector(".waiting");
@@ -101,7 +105,13 @@
       if (note) note.textContent = `This figure cannot be drawn now: ${trouble.message}`;
     } finally {
       now.busy = false;
-      if (now.again) { now.again = false; setTimeout(() => draw(figure), REFRESH); }
+      // a figure that is costly may show the study of a moment ago: ask again until it is the present one
+      const late = seen.has(figure) && Number(now.tag.slice(1, -1)) < Number(live?.dataset.change ?? 0);
+      if (now.again || late) {
+        clearTimeout(now.next);
+        now.next = setTimeout(() => draw(figure), now.hasty ? 0 : REFRESH);
+      }
+      now.again = false;
     }
   }
 
