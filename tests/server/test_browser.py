@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.figures import BROWSERS, OF_A_STUDY
+from tests.server.serving import served
 from tests.server.studies import SPACE, advance, fill, fill_big
 
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -41,23 +41,6 @@ def browser():
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield found
         found.close()
-
-
-@contextlib.contextmanager
-def served(url):
-    """`freezethaw dashboard` in a process of its own; gives the link that it prints."""
-    command = [sys.executable, "-m", "freezethaw", "dashboard", url, "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            lines = ""
-            while "}" not in lines:
-                line = process.stdout.readline()
-                assert line, "the server did not start"
-                lines += line
-            yield json.loads(lines)["url"]
-        finally:
-            process.terminate()
-            process.wait(20)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,9 @@ def dashboard(
     token: Annotated[
         str | None, typer.Option(envvar="FREEZETHAW_TOKEN", help="What opens the page; a new one unless given.")
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Make the store if it is not there, for trainers that ask.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the link as JSON.")] = False,
 ) -> None:
     """Show the studies of a store on a web page.
@@ -42,8 +45,9 @@ def dashboard(
     except ImportError:
         raise FigureError("the page needs some libraries: pip install 'freezethaw[web]'") from None
     from freezethaw.server import serve
+    from freezethaw.store import Store
 
-    with opened_store(store) as opened:
+    with Store(store) if new else opened_store(store) as opened:
         shown = opened.url
 
     def say(link: str) -> None:

@@ -40,6 +40,7 @@ def _socket(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
+        found.listen(128)  # whoever follows the link at once waits, and is not refused
     except OSError as error:
         raise StoreError(f"cannot listen on {host}, port {port}: {error.strerror}; --port 0 takes a free one") from None
     return found
