@@ -51,6 +51,7 @@ EXAMPLE = {
         {"learning_rate": 0.003, "hidden": 32, "dropout": 0.1, "warmup_steps": 5},
         True,
     ),
+    "ddp": (("torch",), {"learning_rate": 0.05, "hidden": 16}, True),
 }
 
 
@@ -74,7 +75,7 @@ def test_frozen_and_thawed_equals_uninterrupted(name):
 
 @pytest.mark.parametrize("name", EXAMPLE)
 def test_the_example_finds_something(name, tmp_path):
-    code = f"import runpy; runpy.run_path({str(present(name))!r})['main'](epochs=12)"
+    code = f"import runpy; runpy.run_path({str(present(name))!r})['main'](epochs=6)"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
     )

@@ -10,6 +10,7 @@ import pytest
 # adapter -> the library that it needs, and the extra that brings it
 ADAPTERS = {
     "trainers.pytorch": ("torch", "torch"),
+    "trainers.distributed": ("torch", "torch"),
     "trainers.sklearn": ("skops", "sklearn"),
     "search_cv": ("sklearn", "sklearn"),
     "trainers.xgboost": ("xgboost", "xgboost"),
