@@ -45,7 +45,7 @@ def slices(study: Study, most: int = 6) -> Figure:
     names = [name for name in study.space.names if name in config][:most]
     if not names:
         return note(figure, "the space has no hyperparameter")
-    columns = min(len(names), 3)
+    columns = 2 if len(names) == 4 else min(len(names), 3)
     rows = -(-len(names) // columns)
     style = figure.layout.yaxis.to_plotly_json() | {"title": None}
     titles = [label(name, 30) for name in names]

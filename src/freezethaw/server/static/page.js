@@ -61,10 +61,24 @@
     layout.showlegend = named && !layout.scene && !panels;
     if (layout.showlegend) layout.margin.b = 78;
     for (const [key, axis] of Object.entries(layout)) {
-      if (/^[xy]axis/.test(key) && axis.tickfont) axis.tickfont.size = 12;
+      if (!/^[xy]axis/.test(key)) continue;
+      axis.tickfont = { size: 12 };
+      if (axis.title) axis.title.font = { size: 13 };
     }
     if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
     return layout;
+  }
+
+  // Two figures at a time, in the order of the page: the server thinks about one forecast at a time anyhow.
+  let free = 2;
+  const waiting = [];
+  async function turn() {
+    if (free > 0) { free -= 1; return; }
+    await new Promise((done) => waiting.push(done));
+  }
+  function release() {
+    const next = waiting.shift();
+    if (next) next(); else free += 1;
   }
 
   async function draw(figure) {
@@ -72,6 +86,7 @@
     state.set(figure, now);
     if (now.busy) { now.again = true; return; }
     now.busy = true;
+    await turn();
     const canvas = figure.querySelector(".canvas");
     try {
       // what needs no forecast is shown while the model still thinks
@@ -104,6 +119,7 @@
       }
       if (note) note.textContent = `This figure cannot be drawn now: ${trouble.message}`;
     } finally {
+      release();
       now.busy = false;
       // a figure that is costly may show the study of a moment ago: ask again until it is the present one
       const late = seen.has(figure) && Number(now.tag.slice(1, -1)) < Number(live?.dataset.change ?? 0);
