@@ -97,8 +97,11 @@ def test_a_study_file(cli, training):
     found = json.loads(cli("run", "folder/study.toml", "--json").stdout)
     assert (found["name"], found["epochs"], found["store"]) == ("of a file", 10, "sqlite:///from_file.db")
     assert (training / "kept").is_dir()
-    more = json.loads(cli("run", "folder/study.toml", "--json", "--budget", "12").stdout)
+    more = json.loads(cli("run", "folder/study.toml", "--json", "--budget", "12", "--repeats", "2").stdout)
     assert more["epochs"] == 12
+    study = ft.Study.open("sqlite:///from_file.db", "of a file")
+    assert (study.definition()["repeats"], study.model) == (2, "luck")
+    study.close()
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,9 @@ def run(
     finish_best: Annotated[
         bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the winner to the end.")
     ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="How often a configuration may be started, where luck matters.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A word by which to find the study again.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: JsonOption = False,
@@ -86,7 +89,7 @@ def run(
         entries = trainings.with_space(trainings.entries_of(ctx, what), space)
     given: dict[str, Any] = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
     given |= {"direction": None if direction is None else direction.value, "finish_best": finish_best}
-    given |= {"epoch_limit": epoch_limit, "tags": tag or None}
+    given |= {"epoch_limit": epoch_limit, "repeats": repeats, "tags": tag or None}
     entries |= {key: value for key, value in given.items() if value is not None}
     if "max_epochs" not in entries:
         raise UsageError("how long is a training? --max-epochs says the last epoch of a run")
@@ -121,6 +124,7 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
             checkpoints=kept,
             finish_best=entries.get("finish_best", True),
             epoch_limit=entries.get("epoch_limit"),
+            repeats=entries.get("repeats", 1),
             tags=entries.get("tags"),
             progress=not quiet,
         )

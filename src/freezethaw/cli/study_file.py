@@ -34,6 +34,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "store": (str,),
     "finish_best": (bool,),
     "epoch_limit": (int, float),
+    "repeats": (int,),
     "tags": (list,),
     "checkpoints": (dict, str),
     "space": (dict,),
