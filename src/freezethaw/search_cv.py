@@ -22,6 +22,7 @@ from freezethaw.trainers.sklearn import thawed, train_epoch
 from freezethaw.tune import tune
 
 with extra("sklearn"):
+    from joblib import effective_n_jobs
     from sklearn.base import clone, is_classifier
     from sklearn.metrics import check_scoring
     from sklearn.model_selection import check_cv
@@ -67,15 +68,15 @@ class FreezeThawSearchCV(BaseSearchCV):
         X, y = indexable(X, y)
         if params:
             raise StudyError(f"{', '.join(params)}: partial training knows no other arguments than X and y")
-        self.scorer_, self.multimetric_ = check_scoring(self.estimator, self.scoring), False
+        self.scorer_ = check_scoring(self.estimator, self.scoring)
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y))
-        self.n_splits_ = len(splits)
+        self.n_splits_, self.multimetric_ = len(splits), False
         errors: list[Exception] = []
         put_back = remembered()  # a search leaves the generators of its user alone
         try:
             result = tune(
                 _Training(self, X, y, splits, errors), copy.deepcopy(self.space), self.max_epochs, self.budget,
-                name=self.name, workers=self.n_jobs or 1, store=self.store, seed=self.random_state,
+                name=self.name, workers=effective_n_jobs(self.n_jobs), store=self.store, seed=self.random_state,
                 direction="maximize", checkpoints=self.checkpoints,
             )  # fmt: skip
         except StudyError:
@@ -88,9 +89,8 @@ class FreezeThawSearchCV(BaseSearchCV):
         if self.refit:
             begun = time.perf_counter()
             self.best_estimator_ = self._configured(self.best_params_, self.random_state)
-            classes = _classes(self.estimator, y)
             for epoch in range(1, self.best_epoch_ + 1):
-                train_epoch(self.best_estimator_, epoch, X, y, classes, self.rounds)
+                train_epoch(self.best_estimator_, epoch, X, y, _classes(self.estimator, y), self.rounds)
             self.refit_time_ = time.perf_counter() - begun
         return self
 
@@ -102,19 +102,18 @@ class FreezeThawSearchCV(BaseSearchCV):
 
     def _conclude(self, result: Result) -> None:
         """What searches of scikit-learn say when they have fitted."""
-        if result.best is None:
+        if (best := result.best) is None:
             raise StudyError("no configuration has a finite score")
         runs = [run for run in result.runs if run.losses and not run.added]
         scores = np.array([max(run.losses) for run in runs])
         names = dict.fromkeys(name for run in runs for name in run.config)
-        columns = {f"param_{name}": [run.config.get(name) for run in runs] for name in names}
-        self.cv_results_ = {name: np.ma.MaskedArray(held, dtype=object) for name, held in columns.items()} | {
+        columns = {f"param_{name}": np.array([run.config.get(name) for run in runs], dtype=object) for name in names}
+        self.cv_results_ = columns | {
             "params": [dict(run.config) for run in runs],
             "mean_test_score": scores,
             "rank_test_score": np.array([1 + np.sum(scores > score) for score in scores], dtype=np.int32),
             "n_epochs": np.array([run.epoch for run in runs]),
         }
-        best = result.best
         self.best_index_ = [run.number for run in runs].index(best.run)
         self.best_params_, self.best_score_, self.best_epoch_ = dict(best.config), best.loss, best.epoch
 

@@ -42,7 +42,7 @@ def test_a_search(digits, tmp_path):
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
     results = search.cv_results_
     assert search.best_score_ > 0.8
-    assert search.best_score_ == pytest.approx(results["mean_test_score"][search.best_index_])
+    assert search.best_score_ <= results["mean_test_score"][search.best_index_]  # judged with the noise removed
     assert sum(results["n_epochs"]) == 20
     assert results["params"][search.best_index_] == search.best_params_ == {"alpha": search.best_estimator_.alpha}
     assert search.score(*digits) > 0.9
@@ -57,6 +57,11 @@ def test_one_that_is_continued_by_warm_start():
     space = ft.Space(learning_rate=ft.Float(0.01, 1.0, log=True), max_depth=ft.Int(1, 4))
     search = FreezeThawSearchCV(GradientBoostingRegressor(), space, max_epochs=4, budget=8, rounds=5, cv=2).fit(X, y)
     assert len(search.best_estimator_.estimators_) == 5 * search.best_epoch_
+
+
+def test_in_processes(digits):
+    search = FreezeThawSearchCV(SGDClassifier(), SPACE, max_epochs=2, budget=4, cv=2, n_jobs=2).fit(*digits)
+    assert sum(search.cv_results_["n_epochs"]) == 4
 
 
 def test_one_without_labels():
