@@ -263,6 +263,41 @@ def test_mistakes_are_told_and_none_is_an_error_of_the_server(client, path, body
     assert answer.json()["error"]
 
 
+ODD = [
+    None, True, -1, 0, 1, 2**70, 1.5, 1e308, "", "1", "x", NASTY[0], "\x00", "\ud800", [],
+    [None], [[]], {}, {"x": None}, {"x": {}},
+]  # fmt: skip
+
+
+def test_no_request_however_odd_is_an_error_of_the_server(tmp_path):
+    from freezethaw.server.api import OPERATIONS
+
+    url = f"sqlite:///{tmp_path}/odd.db"
+    fill(url, count=3)
+    client = Client(make_application(url, TOKEN))
+    usual = {
+        "decision": 1,
+        "token": 1,
+        "losses": [1.0],
+        "run": 1,
+        "config": {},
+        "name": "o",
+        "space": {},
+        "max_epochs": 2,
+    }
+    for operation in OPERATIONS:
+        path = operation.path.replace("{study}", "searched")
+        for odd in ODD:
+            filled = path.replace("{run}", quote(str(odd), errors="replace")).replace(
+                "{number}", quote(str(odd), errors="replace")
+            )
+            query = "&".join(f"{key}={quote(str(odd), errors='replace')}" for key in operation.query)
+            for key in operation.body or [""]:
+                body = {k: v for k, v in usual.items() if k in operation.body} | ({key: odd} if key else {})
+                answer = client(operation.method, f"{filled}?{query}", body)
+                assert answer.code < 500, (operation.name, key, odd, answer.text)
+
+
 def test_the_openapi_document_names_every_operation(application, client):
     document = client("GET", "/api/openapi.json").json()
     named = {(method.upper(), path) for path, entry in document["paths"].items() for method in entry}
