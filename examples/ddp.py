@@ -12,7 +12,7 @@ import freezethaw as ft
 from freezethaw.trainers.distributed import everywhere
 from freezethaw.trainers.pytorch import thawed
 
-MAX_EPOCHS, EPOCHS = 8, 12
+MAX_EPOCHS, EPOCHS = 6, 8
 SPACE = ft.Space(learning_rate=ft.Float(1e-3, 0.3, log=True), hidden=ft.Int(4, 64, log=True))
 
 
