@@ -149,6 +149,14 @@ def test_other_hosts_and_origins_are_refused(client):
     assert client("POST", "/api/studies/searched/unpin", {"run": 1}, origin="http://localhost:1").code == 200
 
 
+def test_a_request_that_is_too_large_is_refused(client):
+    answer = client("POST", "/api/studies/searched/tell", b" " * 1_000_001)
+    assert answer.code == 400
+    assert "larger than" in answer.json()["error"]
+    assert client("POST", "/studies/searched/pin", b"x" * 1_000_001).code == 400
+    assert client("POST", "/api/studies/searched/tell", {}, content_length="x").code == 400
+
+
 def test_nothing_but_the_files_of_the_page_is_read(client):
     for path in TRAVERSAL:
         for start in ("/static/", "/studies/", "/api/studies/", "/api/studies/searched/figures/"):

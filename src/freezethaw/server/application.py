@@ -28,6 +28,7 @@ from freezethaw.server.plain import plain
 from freezethaw.server.watching import Library, Unknown, address_of
 
 PAUSE, ALIVE = 1.0, 15.0  # seconds between two looks at a study that somebody watches, and between signs of life
+LARGEST = 1_000_000  # bytes of a request
 STATIC = Path(__file__).parent / "static"
 FILES = {"page.css": "text/css", "page.js": "text/javascript"}
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -78,11 +79,21 @@ def _operation(library: Library, operation: Operation) -> Endpoint:
     return endpoint
 
 
+async def content(request: Request) -> bytes:
+    """What a request brings, as long as it is not too much, whatever it says of its length."""
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > LARGEST:
+            raise FreezeThawError(f"the request is larger than {LARGEST} bytes")
+    return bytes(found)
+
+
 async def _body(request: Request, operation: Operation) -> dict[str, Any]:
     if operation.method == "GET" or not operation.body:
         return {}
     try:
-        found = json.loads(await request.body())
+        found = json.loads(await content(request))
     except (ValueError, RecursionError):
         raise FreezeThawError("the request's body is no JSON") from None
     if not isinstance(found, dict):
@@ -191,8 +202,8 @@ def _form(library: Library) -> Endpoint:
 
     async def endpoint(request: Request) -> Response:
         action = request.path_params["action"]
-        fields = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
         try:
+            fields = dict(parse_qsl((await content(request)).decode("utf-8", "replace"), keep_blank_values=True))
             watched = await run_in_threadpool(library.watched, request.path_params["study"])
             if action not in ACTIONS:
                 raise Unknown("there is no such action")
