@@ -25,6 +25,17 @@ from experiments.results import Record
 
 PAGE = Path(__file__).parents[1] / "docs" / "findings.md"
 NEVER = "never"
+PICTURES = {
+    "comparisons": {
+        "comparison_logistic": "Logistic regression: lowest loss against epochs",
+        "comparison_lda": "Online LDA: lowest loss against epochs",
+        "comparison_pmf": "Matrix factorisation: lowest loss against epochs",
+    },
+    "progressions": {
+        "progression_3d": "Curves of one study of matrix factorisation, by run, epoch and loss",
+        "progression_2d": "The same seen from the side",
+    },
+}
 
 
 def of(records: Sequence[Record], problem: str, method: str) -> list[Record]:
@@ -171,6 +182,17 @@ def ends(kept: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def pictures(folder: Path) -> dict[str, str]:
+    """The pictures that were drawn, by the name of their mark."""
+    found = {}
+    for name, titles in PICTURES.items():
+        drawn = [
+            f"![{title}](images/{file}.png)" for file, title in titles.items() if (folder / f"{file}.png").exists()
+        ]
+        found[name] = "\n".join(drawn) or "Not drawn yet."
+    return found
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as Markdown has it."""
     lines = [head, ["---"] * len(head), *rows]
@@ -221,6 +243,7 @@ def main() -> None:
         for name, content in found.items():
             print(f"{name}\n{content}\n")
         return
+    found |= pictures(PAGE.parent / "images")
     PAGE.write_text(filled(PAGE.read_text(), found))
     print(f"{PAGE.name}: {', '.join(found)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -125,3 +126,16 @@ def test_the_small_version_runs_on_the_real_data(problem):
     losses = [loss for loss in record["losses"] if loss is not None]
     assert record["epochs"] == 8
     assert min(losses) < losses[0]
+
+
+def test_the_page_shows_the_pictures_that_were_drawn_and_no_others(tmp_path):
+    (tmp_path / "comparison_pmf.png").write_bytes(b"")
+    found = findings.pictures(tmp_path)
+    assert found["comparisons"] == "![Matrix factorisation: lowest loss against epochs](images/comparison_pmf.png)"
+    assert found["progressions"] == "Not drawn yet."
+    text = findings.filled(findings.PAGE.read_text(), found)
+    assert "images/comparison_pmf.png" in text
+    assert "images/comparison_lda.png" not in text
+    drawn = findings.PAGE.parent / "images"
+    linked = re.findall(r"\(images/([\w.]+)\)", findings.PAGE.read_text())
+    assert all((drawn / name).exists() for name in linked)
