@@ -409,3 +409,21 @@ def test_the_checkpoint_of_the_best_stays_whatever_the_budget(url, tmp_path):
     assert f"run-{result.best.run}/" in str(result.best.checkpoint)
     assert len(there) == 2
     assert len(events(url, "disk budget exceeded")) == 1
+
+
+def test_a_training_that_fails_from_now_on_ends_the_study(url, tmp_path, monkeypatch):
+    """Runs that fail before their first epoch spend no budget: nothing else would end it."""
+    monkeypatch.setattr("freezethaw.runtime.worker.HOPELESS_NOW", 6)
+    trained = []
+
+    def train(run):
+        if trained and run.number != trained[0]:
+            raise RuntimeError("the disk is gone")
+        trained.append(run.number)
+        descend(run)
+
+    with pytest.raises(ft.StudyError, match=r"failed in all of the last 6 runs.*the disk is gone"):
+        tuned(train, url, tmp_path, candidates=None, budget=1000, max_epochs=2)
+    study = Study.open(url)
+    assert 7 <= len(study.runs) <= 9
+    study.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError, StudyFinished
-from freezethaw.records import Checkpoints, Decision
+from freezethaw.records import Checkpoints, Decision, Run
 from freezethaw.runtime.alarm import Alarm
 from freezethaw.runtime.deaths import Cause, verdict
 from freezethaw.runtime.keeper import CheckpointKeeper, nearest
@@ -229,14 +229,21 @@ def check_hope(study: Study) -> None:
 
     Such runs spend no budget, so that nothing else would end the study.
     """
-    known = study.shared.seen().runs
-    enough = HOPELESS_NOW if any(run.losses for run in known) else HOPELESS
-    last = [run for run in known if not run.added][-enough:]
-    if len(last) == enough and all(run.state == "failed" and not run.losses for run in last):
+    seen = study.shared.seen().runs
+    trained = any(run.losses for run in seen)
+    runs = seen if trained else study.runs  # what was seen may be a little late, which matters at the beginning only
+    enough = HOPELESS_NOW if trained else HOPELESS
+    if _all_failed(runs, enough):
         raise StudyError(
-            f"the training failed in all of the last {enough} runs; nothing can be learnt from that. The last "
-            f"error: {study.shared.last_event(FAILED)}"
+            f"the training failed in all of the {'last' if trained else 'first'} {enough} runs; nothing can be learnt "
+            f"from that. The last error: {study.shared.last_event(FAILED)}"
         )
+
+
+def _all_failed(runs: Sequence[Run], count: int) -> bool:
+    """Whether the last so many runs failed before their first epoch."""
+    last = [run for run in runs if not run.added][-count:]
+    return len(last) == count and all(run.state == "failed" and not run.losses for run in last)
 
 
 def _lowest(known: Snapshot, sign: float) -> Mark | None:
