@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from freezethaw.doors import Curve, forecast
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
+        CurveError,
         Diverged,
         FreezeThawError,
         LeaseLost,
@@ -38,6 +40,8 @@ _HOMES = {
     "CheckpointError": "errors",
     "Checkpoints": "records",
     "Choice": "space",
+    "Curve": "doors",
+    "CurveError": "errors",
     "Decision": "records",
     "Diverged": "errors",
     "Float": "space",
@@ -58,6 +62,7 @@ _HOMES = {
     "StudyError": "errors",
     "StudyFinished": "errors",
     "TellError": "errors",
+    "forecast": "doors",
     "tune": "tune",
 }
 __all__ = [
@@ -67,6 +72,8 @@ __all__ = [
     "CheckpointError",
     "Checkpoints",
     "Choice",
+    "Curve",
+    "CurveError",
     "Decision",
     "Diverged",
     "Float",
@@ -87,6 +94,7 @@ __all__ = [
     "StudyError",
     "StudyFinished",
     "TellError",
+    "forecast",
     "tune",
 ]
 

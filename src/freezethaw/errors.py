@@ -43,6 +43,10 @@ class AllPending(FreezeThawError):  # noqa: N818 - a state, not a mistake
     """Everything that could be advanced is being advanced already; ask again after the next tell."""
 
 
+class CurveError(FreezeThawError, ValueError):
+    """Curves from elsewhere cannot be read; the message names the file, the column or the run, and what is there."""
+
+
 class TrainingError(FreezeThawError, RuntimeError):
     """A training does not do what the protocol asks of it, or failed; the message says what was seen and expected."""
 

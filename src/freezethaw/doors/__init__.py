@@ -1,0 +1,6 @@
+"""Doors from other tools: their curves become evidence, or are just forecast."""
+
+from freezethaw.doors.curves import Curve, read_table
+from freezethaw.doors.elsewhere import add_curves, forecast, space_of, study_of
+
+__all__ = ["Curve", "add_curves", "forecast", "read_table", "space_of", "study_of"]

@@ -1,0 +1,279 @@
+"""Curves that somebody else trained: what one is, and how it is read from a table that another tool wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from freezethaw.errors import CurveError
+
+Row = dict[str, Any]
+
+# names of columns, best first; compared without case, spaces, dashes and underscores
+RUN = ("runid", "trialid", "run", "trial", "runuuid", "trialnumber", "id", "name", "runname", "trialname")
+EPOCH = ("epoch", "epochs", "trainingiteration", "iteration", "step", "globalstep", "trainer/globalstep")
+METRIC = ("loss", "valloss", "validationloss", "val/loss", "validloss", "evalloss", "eval/loss", "testloss")
+CONFIG = ("config/", "config.", "params.", "params/", "param.", "hparams.", "hparams/")  # how names of values begin
+MERELY_KEPT = {
+    "runtime", "timestamp", "date", "datetime", "created", "createdat", "updatedat", "starttime", "endtime",
+    "state", "status", "done", "hostname", "nodeip", "pid", "user", "username", "experimentid", "experimentname",
+    "experimenttag", "trialid", "runid", "runuuid", "runname", "trialname", "trialnumber", "name", "id",
+    "iterationssincerestore", "notes", "tags", "group", "jobtype", "sweep", "logdir", "entity", "project",
+    "shouldcheckpoint", "checkpointdirname", "episodestotal", "artifacturi", "key", "value", "index",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The losses of one run, epoch after epoch; the last may be not finite, where the run diverged."""
+
+    config: dict[str, Any]
+    losses: tuple[float, ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.losses:
+            raise CurveError(f"run {self.name!r} has no losses")
+        if not all(map(math.isfinite, self.losses[:-1])):
+            raise CurveError(f"run {self.name!r} has a loss that is not finite before its last one")
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended with a loss that is not finite."""
+        return not math.isfinite(self.losses[-1])
+
+
+def curve_of(losses: Mapping[float, float], config: Mapping[str, Any], name: str, usual: float = 1.0) -> Curve:
+    """A curve from losses by epoch, which may begin at 0 or at 1 or go in steps; it ends where it diverged.
+
+    One loss alone does not say how far apart they would be: then it is as `usual`.
+    """
+    epochs = sorted(losses)
+    if not epochs:
+        raise CurveError(f"run {name!r} has no losses")
+    steps = [later - earlier for earlier, later in pairwise(epochs)]
+    step = min(steps, default=usual)
+    for before, found in zip(epochs, steps, strict=False):
+        if found > 1.001 * step:
+            raise CurveError(
+                f"run {name!r} has a gap: no loss between {before:g} and {before + found:g}, and elsewhere one every "
+                f"{step:g}; keep only rows that are equally far apart"
+            )
+    if epochs[0] > 1.001 * step:
+        raise CurveError(f"run {name!r} begins at {epochs[0]:g}: its first losses are missing")
+    values = [losses[epoch] for epoch in epochs]
+    ends = next((i for i, value in enumerate(values, 1) if not math.isfinite(value)), len(values))
+    return Curve(dict(config), tuple(values[:ends]), name)
+
+
+def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]:
+    """Curves from a CSV, JSON or JSONL file with one row for each epoch of each run.
+
+    Columns are known by their names: the run (`run_id`, `trial_id`, `Name`, ...), the epoch (`epoch`,
+    `training_iteration`, `step`, ...) and the loss, which is `metric` or something like `loss` or `val_loss`.
+    Values named `config/...` or `params....` are the configuration; where there are none, it is every column that
+    never changes within a run. A chart of W&B, with a column `RUN - METRIC` for each run, is read too.
+    """
+    file = Path(path)
+    rows = _rows(file)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    if not rows:
+        raise CurveError(f"{file.name} has no rows")
+    of_chart = _chart(rows, columns, metric)
+    if of_chart:
+        return of_chart
+    if {"key", "value"} <= set(columns):  # MLflow's history of a metric
+        rows, columns, metric = _of_key(rows, columns, metric)
+    loss = str(_column(columns, METRIC, "loss", metric))
+    rows = [row for row in rows if _there(row.get(loss))]
+    if not rows:
+        raise CurveError(f"column {loss!r} is empty; {_there_are(columns)}")
+    run = _column(columns, RUN, "run", optional=True)
+    epoch = _column(columns, EPOCH, "epoch", optional=run is not None)
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault("1" if run is None else str(row.get(run)), []).append(row)
+    if len(groups) > 1 and all(len(group) == 1 for group in groups.values()):
+        raise CurveError(
+            f"{file.name} has one row for each {run}: a summary, not curves; export the history, one row for each epoch"
+        )
+    names = _configuration(groups, [name for name in columns if name not in (run, epoch, loss)])
+    usual = 1.0
+    if epoch is not None:
+        known = [{_number(row, epoch, name) for row in group} for name, group in groups.items()]
+        usual = min((b - a for epochs in known for a, b in pairwise(sorted(epochs))), default=1.0)
+    return tuple(_read_run(name, group, epoch, loss, names, usual) for name, group in groups.items())
+
+
+def _rows(file: Path) -> list[Row]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CurveError(f"cannot read {file}: {error}") from None
+    try:
+        match file.suffix.lower():
+            case ".json" | ".jsonl" | ".ndjson":
+                return [_flat(row) for row in _json_rows(text)]
+            case ".csv" | ".tsv" | ".txt":
+                first = text.partition("\n")[0]
+                reader = csv.DictReader(text.splitlines(), delimiter="\t" if "\t" in first else ",", strict=True)
+                return [{k: _value(v) for k, v in row.items() if k} for row in reader]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise CurveError(f"{file.name} is no table: {error}") from None
+    raise CurveError(f"{file.name}: a table ends with .csv, .tsv, .json or .jsonl")
+
+
+def _json_rows(text: str) -> list[Mapping[str, Any]]:
+    """A list of rows, a dict of columns, or one row on each line."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if isinstance(found, Mapping):
+        lists = {k: list(v.values()) if isinstance(v, Mapping) else v for k, v in found.items()}
+        lengths = {len(v) if isinstance(v, list) else -1 for v in lists.values()}
+        if len(lengths) != 1 or -1 in lengths:
+            return [found]
+        found = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    if not all(isinstance(row, Mapping) for row in found):
+        raise ValueError("expected a list of rows, each with its columns")
+    return list(found)
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> Row:
+    """Without nesting: {"config": {"lr": 1}} becomes {"config/lr": 1}."""
+    found: Row = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{key}/")
+        elif isinstance(value, list):
+            found[f"{before}{key}"] = json.dumps(value)
+        else:
+            found[f"{before}{key}"] = value
+    return found
+
+
+def _value(text: Any) -> Any:
+    """A cell of a CSV file as a number, a truth value or a text; None where it is empty."""
+    if text is None or not isinstance(text, str) or not text.strip():
+        return None
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _there(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _known(value: Any) -> bool:
+    return _there(value) and not (isinstance(value, float) and math.isnan(value))
+
+
+def _like(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def _there_are(columns: Iterable[str]) -> str:
+    names = list(columns)
+    return f"there are: {', '.join(names[:30])}{' ...' if len(names) > 30 else ''}"
+
+
+def _column(
+    columns: Sequence[str], known: Sequence[str], what: str, wanted: str | None = None, optional: bool = False
+) -> str | None:
+    if wanted is not None:
+        exact = [name for name in columns if name == wanted] or [
+            name for name in columns if _like(name) == _like(wanted)
+        ]
+        if not exact:
+            raise CurveError(f"there is no column {wanted!r}; {_there_are(columns)}")
+        return exact[0]
+    found = next((name for like in known for name in columns if _like(name) == like), None)
+    if found is None and not optional:
+        said = "say which one it is with metric" if what == "loss" else f"rename one to {what!r}"
+        raise CurveError(f"no column looks like the {what}; {said}; {_there_are(columns)}")
+    return found
+
+
+def _of_key(rows: list[Row], columns: list[str], metric: str | None) -> tuple[list[Row], list[str], str]:
+    """Rows of one metric where each row has the metric's name as its key."""
+    keys = list(dict.fromkeys(str(row.get("key")) for row in rows))
+    wanted = keys[0] if metric is None and len(keys) == 1 else metric or _column(keys, METRIC, "loss")
+    if wanted not in keys:
+        raise CurveError(f"there is no metric {wanted!r} in the column 'key'; {_there_are(keys)}")
+    return [row for row in rows if str(row.get("key")) == wanted], columns, "value"
+
+
+def _chart(rows: list[Row], columns: list[str], metric: str | None) -> tuple[Curve, ...]:
+    """The curves of a chart: a column of epochs, and one `RUN - METRIC` for each run. None where it is no chart."""
+    epoch = _column(columns, EPOCH, "epoch", optional=True)
+    named = {name: name.rsplit(" - ", 1) for name in columns if " - " in name and not name.endswith(("__MIN", "__MAX"))}
+    if epoch is None or not named:
+        return ()
+    metrics = Counter(of for _, of in named.values() if of != epoch and not of.startswith("_"))
+    of = metric or (next(iter(metrics)) if len(metrics) == 1 else _column(list(metrics), METRIC, "loss"))
+    if of not in metrics:
+        raise CurveError(f"there is no column '... - {of}'; {_there_are(columns)}")
+    curves = []
+    for column, (run, found) in named.items():
+        losses = {_number(row, epoch, run): _number(row, column, run) for row in rows if _there(row.get(column))}
+        if found == of and losses:
+            curves.append(curve_of(losses, {}, run))
+    return tuple(curves)
+
+
+def _configuration(groups: Mapping[str, Sequence[Row]], columns: Sequence[str]) -> dict[str, str]:
+    """Which columns are the configuration, and the names of its values."""
+    said = {name: name[len(p) :] for name in columns for p in CONFIG if name.startswith(p) and name != p}
+    if said:
+        return said
+    return {name: name for name in columns if not _merely_kept(name) and _is_value(name, groups)}
+
+
+def _merely_kept(name: str) -> bool:
+    like = _like(name)
+    return name.startswith("_") or like in MERELY_KEPT or like.startswith(("time", "metrics.", "system/", "unnamed:"))
+
+
+def _is_value(name: str, groups: Mapping[str, Sequence[Row]]) -> bool:
+    """Whether a column never changes within a run; a text that is another one in each run is only its name."""
+    found = [{json.dumps(row.get(name), default=str) for row in group} for group in groups.values()]
+    if any(len(values) > 1 for values in found):
+        return False
+    values = [group[0].get(name) for group in groups.values()]
+    texts = [value for value in values if isinstance(value, str)]
+    return any(map(_known, values)) and not (len(texts) == len(values) > 2 and len(set(texts)) == len(texts))
+
+
+def _read_run(
+    name: str, rows: Sequence[Row], epoch: str | None, loss: str, names: Mapping[str, str], usual: float
+) -> Curve:
+    losses = {}
+    for number, row in enumerate(rows, 1):  # where an epoch was trained twice, the later row counts
+        losses[float(number) if epoch is None else _number(row, epoch, name)] = _number(row, loss, name)
+    last = rows[-1]
+    config = {short: last[column] for column, short in names.items() if _known(last.get(column))}
+    return curve_of(losses, config, name, usual)
+
+
+def _number(row: Row, column: str, run: str) -> float:
+    value = row.get(column)
+    if isinstance(value, str):  # JSON has no NaN, so that it comes as a text
+        value = _value(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise CurveError(f"run {run!r}: column {column!r} has {value!r}, which is no number")
+    return float(value)
