@@ -14,10 +14,10 @@ import numpy as np
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Budget, Checkpoints, Result
-from freezethaw.runtime.randomness import remembered
 from freezethaw.space import Space
 from freezethaw.trainers.needing import extra
 from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.random_states import remembered
 from freezethaw.trainers.sklearn import thawed, train_epoch
 from freezethaw.tune import tune
 

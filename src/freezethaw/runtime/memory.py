@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from freezethaw.runtime.randomness import remembered
 from freezethaw.store import NewCheckpoint, StoredCheckpoint
+from freezethaw.trainers.random_states import remembered
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,11 @@ def restore_random_states(states: dict[str, Any]) -> None:
         torch.set_rng_state(_tensor(torch, states["torch"]))
         for device in range(min(torch.cuda.device_count(), len(states.get("cuda", ())))):
             torch.cuda.set_rng_state(_tensor(torch, states["cuda"][device]), device)
+
+
+def remembered() -> Callable[[], None]:
+    """Remember them now; call what this gives to put them back."""
+    return partial(restore_random_states, random_states())
 
 
 def save_random_states(folder: Path) -> None:
