@@ -88,17 +88,16 @@ def url_of(store: str | None) -> str | None:
     return store if store is None or ":" in store else f"sqlite:///{store}"
 
 
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        envvar="FREEZETHAW_STORE",
-        metavar="URL",
-        show_envvar=True,
-        callback=url_of,
-        help="Where the study is: sqlite:///study.db, or its file, or postgresql+psycopg://user@host/database.",
-    ),
-]
+_STORE = typer.Option(
+    "--store",
+    envvar="FREEZETHAW_STORE",
+    metavar="URL",
+    show_envvar=True,
+    callback=url_of,
+    help="Where the study is: sqlite:///study.db, or its file, or postgresql+psycopg://user@host/database.",
+)
+StoreOption = Annotated[str, _STORE]
+MaybeStoreOption = Annotated[str | None, _STORE]  # where not all that a command does needs one
 NameOption = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="Which study; not needed where the store has only one."),

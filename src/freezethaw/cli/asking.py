@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freezethaw.cli import words
+from freezethaw.cli import elsewhere, words
 from freezethaw.cli.app import (
     JsonOption,
+    MaybeStoreOption,
     NameOption,
     StoreOption,
     UsageError,
@@ -98,26 +99,51 @@ def _interval(end: Any) -> str:
 def forecast(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="RUN|CONFIG", help="A run's number, name=value pairs, or a configuration in JSON."),
+        typer.Argument(
+            metavar="RUN|CONFIG|FILE",
+            help="A run's number, name=value pairs, a configuration in JSON, or tables of runs from elsewhere.",
+        ),
     ],
-    store: StoreOption,
+    store: MaybeStoreOption = None,
     name: NameOption = None,
     epochs: Annotated[
         str | None, typer.Option("--epochs", metavar="E,E,...", help="Epochs to forecast, besides the last one.")
     ] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option("--max-epochs", min=1, metavar="N", help="Of a table: where its runs end.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", metavar="COLUMN", help="Of a table: the column that is the loss.")
+    ] = None,
+    maximize: Annotated[
+        bool, typer.Option("--maximize", help="Of a table: losses are to be large, as an accuracy.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Forecast losses.
 
-    Of a run, or of a configuration that was never trained: mean, 50 % and 90 % intervals.
+    Of a run, or of a configuration that was never trained: mean, 50 % and 90 % intervals. Of the runs of a table that
+    another tool wrote: where each would end, and its chance to end best.
 
     \b
     Examples:
       freezethaw forecast 3 --store sqlite:///digits.db
       freezethaw forecast 3 --epochs 10,20 --store sqlite:///digits.db
       freezethaw forecast learning_rate=0.01 hidden=64 momentum=0.9 --store sqlite:///digits.db
+      freezethaw forecast runs.csv --max-epochs 50 --metric val_loss
     """
     at = _epochs(epochs)
+    if elsewhere.are_tables(what):
+        if at:
+            raise UsageError("--epochs is for the runs of a study; the runs of a table are forecast at --max-epochs")
+        elsewhere.forecast_tables(what, max_epochs, metric, maximize, as_json)
+        return
+    if max_epochs is not None or metric is not None or maximize:
+        raise UsageError(
+            "--max-epochs, --metric and --maximize are for a table, such as runs.csv; the study knows them"
+        )
+    if store is None:
+        raise UsageError("Missing option '--store' (env var: 'FREEZETHAW_STORE').")
     with opened_study(store, name) as study:
         found = _forecast(study, _run_or_config(what), at)
     if as_json:
