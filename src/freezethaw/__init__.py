@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from freezethaw.doors import Curve, forecast
+    from freezethaw.doors import Curve, forecast, import_optuna
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
@@ -63,6 +63,7 @@ _HOMES = {
     "StudyFinished": "errors",
     "TellError": "errors",
     "forecast": "doors",
+    "import_optuna": "doors",
     "tune": "tune",
 }
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "StudyFinished",
     "TellError",
     "forecast",
+    "import_optuna",
     "tune",
 ]
 

@@ -1,0 +1,73 @@
+"""From Optuna: the intermediate values of a study's trials are curves. Optuna is needed only where this is called."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from freezethaw.doors.curves import Curve, curve_of
+from freezethaw.doors.elsewhere import add_curves
+from freezethaw.errors import CurveError, FreezeThawError
+
+if TYPE_CHECKING:
+    from freezethaw.records import Run
+    from freezethaw.study import Study
+
+OVER = ("COMPLETE", "PRUNED", "FAIL")  # states of trials that change no more
+
+
+def import_optuna(source: Any, into: Study, name: str | None = None) -> tuple[Run, ...]:
+    """Add the curves of an Optuna study to a study, as evidence; all are checked before the first is added.
+
+    `source` is a study of Optuna or the URL of its storage, with the study's `name` where there are several. The space
+    may be Optuna's own: `Space.from_optuna(trial.distributions)`.
+    """
+    old = _opened(source, name)
+    direction = _direction(old)
+    if direction != into.direction:
+        raise CurveError(f"the Optuna study {old.study_name!r} is to {direction}, and this one to {into.direction}")
+    return add_curves(into, _curves(old))
+
+
+def read_optuna(source: Any, name: str | None = None) -> tuple[Curve, ...]:
+    """The curves of all trials that are over and reported something; a trial's number is the run's name."""
+    return _curves(_opened(source, name))
+
+
+def _curves(old: Any) -> tuple[Curve, ...]:
+    trials = [t for t in old.get_trials(deepcopy=False) if t.state.name in OVER and t.intermediate_values]
+    if not trials:
+        raise CurveError(
+            f"no trial of the Optuna study {old.study_name!r} has intermediate values; objectives give them by "
+            "trial.report(loss, epoch)"
+        )
+    usual = min((_step(t.intermediate_values) for t in trials if len(t.intermediate_values) > 1), default=1.0)
+    return tuple(curve_of(t.intermediate_values, t.params, str(t.number), usual) for t in trials)
+
+
+def _step(values: dict[int, float]) -> float:
+    return float(min(b - a for a, b in pairwise(sorted(values))))
+
+
+def _direction(old: Any) -> str:
+    directions: list[str] = [direction.name.lower() for direction in old.directions]
+    if len(directions) > 1:
+        raise CurveError(f"the Optuna study {old.study_name!r} has {len(directions)} objectives; curves have one loss")
+    return directions[0]
+
+
+def _opened(source: Any, name: str | None) -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise FreezeThawError("this needs optuna, which is not installed: pip install optuna") from None
+    if isinstance(source, optuna.Study):
+        return source
+    if not isinstance(source, str):
+        raise CurveError(f"expected a study of Optuna or the URL of its storage, not {source!r}")
+    names = optuna.get_all_study_names(storage=source)
+    if name is None and len(names) != 1:
+        raise CurveError(f"which study? name one of {', '.join(map(repr, names)) or 'none: the storage is empty'}")
+    if name is not None and name not in names:
+        raise CurveError(f"there is no Optuna study {name!r}; there are: {', '.join(map(repr, names))}")
+    return optuna.load_study(study_name=name or names[0], storage=source)
