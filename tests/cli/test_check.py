@@ -11,7 +11,7 @@ import pytest
 from freezethaw.errors import TrainingError
 from freezethaw.runtime import checking
 from freezethaw.trainers import command, named
-from tests.trainers.helpers import script
+from tests.trainers.bench import script
 from tests.trainers.test_command import C_PROGRAM, SHELL
 
 TRAININGS = Path(__file__).parent / "trainings.py"

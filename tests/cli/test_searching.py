@@ -16,7 +16,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.cli.study_file import read_space, read_study
 from tests.cli.conftest import SPACE, SPACE_FILE
-from tests.trainers.helpers import script
+from tests.trainers.bench import script
 from tests.trainers.test_command import SHELL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

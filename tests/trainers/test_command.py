@@ -16,7 +16,7 @@ import freezethaw as ft
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
 from freezethaw.trainers import command
 from freezethaw.trainers.command import read_line
-from tests.trainers.helpers import Bench, script
+from tests.trainers.bench import Bench, script
 
 # doubles a number in each epoch; everything it needs to go on is in one file
 SHELL = """#!/bin/sh

@@ -11,7 +11,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import Diverged, TrainingError
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 from tests.trainers.libraries import needs
 
 needs("torch")

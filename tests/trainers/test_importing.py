@@ -10,7 +10,7 @@ import pytest
 
 from freezethaw.errors import TrainingError
 from freezethaw.trainers import NamedTrainer, named
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 
 FUNCTION = """
 import dataclasses

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from freezethaw.errors import TrainingError
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 from tests.trainers.libraries import exploit, needs
 
 os.environ.setdefault("KERAS_BACKEND", "torch")

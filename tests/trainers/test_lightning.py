@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from freezethaw.errors import TrainingError
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 from tests.trainers.libraries import exploit, needs
 
 needs("lightning", "torch")

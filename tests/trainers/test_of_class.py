@@ -10,7 +10,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import TrainingError
 from freezethaw.trainers import function_of
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 
 
 class Descent:

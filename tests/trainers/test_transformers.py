@@ -7,7 +7,7 @@ import os
 import pytest
 
 from freezethaw.errors import TrainingError
-from tests.trainers.helpers import Bench
+from tests.trainers.bench import Bench
 from tests.trainers.libraries import exploit, needs
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
