@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 import freezethaw as ft
 from freezethaw.doors import read_table
+
+
+FILES = Path(__file__).parent / "files"  # written by Ray 2.60 and MLflow 3.17; hosts and process numbers replaced
 
 
 def write(folder, text, name="runs.csv"):
@@ -60,6 +64,31 @@ def test_the_history_of_mlflow(tmp_path):
         read_table(file, metric="f1")
 
 
+@pytest.mark.parametrize("name", ["progress.csv", "result.json"])
+def test_files_that_ray_tune_wrote(name):
+    [curve] = read_table(FILES / "ray" / name)
+    assert curve.config == {"lr": 0.1, "net/width": 8}  # in the CSV's case from params.json beside it
+    assert curve.losses == pytest.approx([0.1 + 1 / epoch for epoch in range(1, 7)])
+
+
+def test_a_history_that_mlflow_wrote():
+    curves = read_table(FILES / "mlflow.csv")
+    assert [curve.config for curve in curves] == [
+        {"lr": 0.001, "net": "a"},
+        {"lr": 0.01, "net": "b"},
+        {"lr": 0.1, "net": "a"},
+    ]
+    for curve in curves:
+        assert curve.losses == pytest.approx([curve.config["lr"] + 1 / epoch for epoch in range(1, 7)])
+    assert read_table(FILES / "mlflow.csv", metric="accuracy")[0].losses == (0.999,) * 6
+
+
+def test_numbers_that_are_texts(tmp_path):
+    rows = [{"run": "a", "epoch": e, "loss": "0.5", "params.lr": "0.1", "params.net": "a"} for e in (0, 1)]
+    [curve] = read_table(write(tmp_path, json.dumps(rows), "runs.json"))
+    assert curve == ft.Curve({"lr": 0.1, "net": "a"}, (0.5, 0.5), "a")
+
+
 def test_a_chart_of_wandb(tmp_path):
     text = '"Step","fast-1 - loss","fast-1 - loss__MIN","slow-2 - loss","slow-2 - _step"\n'
     text += '"0","0.5","0.5","0.9","0"\n"1","0.4","0.4","","1"\n'
@@ -95,6 +124,7 @@ def test_steps_may_be_long_and_the_later_row_counts(tmp_path):
         ("run,epoch,loss\na,1,2\na,2,2\na,5,1\n", "run 'a' has a gap: no loss between 2 and 5"),
         ("run,epoch,loss\na,1,2\na,2,2\nb,10,1\n", "run 'b' begins at 10: its first losses are missing"),
         ("run,epoch,loss\na,50,2\nb,50,2\n", "one row for each run: a summary, not curves"),
+        ("run,epoch,loss\na,1,2\n,2,1\n", "column 'run' is empty in some rows"),
         ("run,epoch,loss\na,1,\n", "column 'loss' is empty"),
         ("run,epoch,loss\n", "has no rows"),
     ],

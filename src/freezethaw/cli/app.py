@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from freezethaw.errors import FreezeThawError, StoreError, StudyError
+from freezethaw.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,19 +137,6 @@ def only_json(wanted: bool) -> Iterator[None]:
     finally:
         os.dup2(output, 1)
         os.close(output)
-
-
-def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dicts only."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return plain(value.item()) if hasattr(value, "item") else str(value)
 
 
 def console() -> Console:

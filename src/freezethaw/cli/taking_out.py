@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, opened_stored, plain
+from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, opened_stored
+from freezethaw.plain import plain
 
 if TYPE_CHECKING:
     from freezethaw.store import Snapshot, StoredStudy

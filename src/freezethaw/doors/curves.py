@@ -82,7 +82,7 @@ def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]
     never changes within a run. A chart of W&B, with a column `RUN - METRIC` for each run, is read too.
     """
     file = Path(path)
-    rows = _rows(file)
+    rows = [row | _beside(file) for row in _rows(file)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not rows:
         raise CurveError(f"{file.name} has no rows")
@@ -99,7 +99,9 @@ def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]
     epoch = _column(columns, EPOCH, "epoch", optional=run is not None)
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault("1" if run is None else str(row.get(run)), []).append(row)
+        if run is not None and not _known(row.get(run)):
+            raise CurveError(f"column {run!r} is empty in some rows; each row says of which run it is")
+        groups.setdefault("1" if run is None else str(row[run]), []).append(row)
     if len(groups) > 1 and all(len(group) == 1 for group in groups.values()):
         raise CurveError(
             f"{file.name} has one row for each {run}: a summary, not curves; export the history, one row for each epoch"
@@ -128,6 +130,17 @@ def _rows(file: Path) -> list[Row]:
     except (ValueError, TypeError, csv.Error) as error:
         raise CurveError(f"{file.name} is no table: {error}") from None
     raise CurveError(f"{file.name}: a table ends with .csv, .tsv, .json or .jsonl")
+
+
+def _beside(file: Path) -> Row:
+    """The configuration that Ray Tune writes beside the results of each run."""
+    params = file.with_name("params.json")
+    if file.name not in ("progress.csv", "result.json") or not params.is_file():
+        return {}
+    try:
+        return _flat({"config": json.loads(params.read_text(encoding="utf-8"))})
+    except ValueError as error:
+        raise CurveError(f"{params} is no JSON: {error}") from None
 
 
 def _json_rows(text: str) -> list[Mapping[str, Any]]:
@@ -266,7 +279,9 @@ def _read_run(
     for number, row in enumerate(rows, 1):  # where an epoch was trained twice, the later row counts
         losses[float(number) if epoch is None else _number(row, epoch, name)] = _number(row, loss, name)
     last = rows[-1]
-    config = {short: last[column] for column, short in names.items() if _known(last.get(column))}
+    values = {short: last.get(column) for column, short in names.items()}
+    values = {k: _value(v) if isinstance(v, str) else v for k, v in values.items()}  # MLflow's numbers are texts
+    config = {k: v for k, v in values.items() if _known(v)}
     return curve_of(losses, config, name, usual)
 
 

@@ -20,11 +20,11 @@ from starlette.routing import Route
 from freezethaw import __version__
 from freezethaw.errors import FreezeThawError, LeaseLost, StoreError
 from freezethaw.figures import OF_A_STUDY
+from freezethaw.plain import plain
 from freezethaw.server import pages
 from freezethaw.server.access import Guard
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.api import OPERATIONS, Operation, openapi, whole
-from freezethaw.server.plain import plain
 from freezethaw.server.watching import Library, Unknown, address_of
 
 PAUSE, ALIVE = 1.0, 15.0  # seconds between two looks at a study that somebody watches, and between signs of life

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 from freezethaw import __version__
+from freezethaw.plain import plain
 from freezethaw.records import Run
 from freezethaw.runtime.places import beside
 from freezethaw.server.api import one_decision, whole
-from freezethaw.server.plain import plain
 from freezethaw.server.watching import Library, Unknown, Watched, address, address_of
 
 LAST, BEST_RUNS = 25, 50
