@@ -11,7 +11,6 @@ import pytest
 import freezethaw as ft
 from freezethaw.doors import read_table
 
-
 FILES = Path(__file__).parent / "files"  # written by Ray 2.60 and MLflow 3.17; hosts and process numbers replaced
 
 
