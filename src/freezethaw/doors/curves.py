@@ -73,6 +73,11 @@ def curve_of(losses: Mapping[float, float], config: Mapping[str, Any], name: str
     return Curve(dict(config), tuple(values[:ends]), name)
 
 
+def usual_step(runs: Iterable[Iterable[float]]) -> float:
+    """How far apart the epochs of runs are; 1 where none has two."""
+    return min((later - earlier for epochs in runs for earlier, later in pairwise(sorted(epochs))), default=1.0)
+
+
 def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]:
     """Curves from a CSV, JSON or JSONL file with one row for each epoch of each run.
 
@@ -109,8 +114,7 @@ def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]
     names = _configuration(groups, [name for name in columns if name not in (run, epoch, loss)])
     usual = 1.0
     if epoch is not None:
-        known = [{_number(row, epoch, name) for row in group} for name, group in groups.items()]
-        usual = min((b - a for epochs in known for a, b in pairwise(sorted(epochs))), default=1.0)
+        usual = usual_step({_number(row, epoch, name) for row in group} for name, group in groups.items())
     return tuple(_read_run(name, group, epoch, loss, names, usual) for name, group in groups.items())
 
 

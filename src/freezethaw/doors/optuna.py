@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from freezethaw.doors.curves import Curve, curve_of
+from freezethaw.doors.curves import Curve, curve_of, usual_step
 from freezethaw.doors.elsewhere import add_curves
 from freezethaw.errors import CurveError, FreezeThawError
 
@@ -41,12 +40,8 @@ def _curves(old: Any) -> tuple[Curve, ...]:
             f"no trial of the Optuna study {old.study_name!r} has intermediate values; objectives give them by "
             "trial.report(loss, epoch)"
         )
-    usual = min((_step(t.intermediate_values) for t in trials if len(t.intermediate_values) > 1), default=1.0)
+    usual = usual_step(t.intermediate_values for t in trials)
     return tuple(curve_of(t.intermediate_values, t.params, str(t.number), usual) for t in trials)
-
-
-def _step(values: dict[int, float]) -> float:
-    return float(min(b - a for a, b in pairwise(sorted(values))))
 
 
 def _direction(old: Any) -> str:
