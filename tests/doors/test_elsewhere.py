@@ -90,3 +90,19 @@ def test_what_does_not_fit_is_named():
         ft.forecast([ft.Curve({}, found[0].losses[:10], "run-0")], 9)
     with pytest.raises(ft.CurveError, match="no curves"):
         ft.forecast([], 9)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_many_runs_are_added_together_or_not_at_all(tmp_path, stored):
+    found, _ = curves(4)
+    space = ft.Space(rate=ft.Float(1e-4, 1.0, log=True), optimizer="adam")
+    study = ft.Study(space, max_epochs=20, store=f"sqlite:///{tmp_path}/study.db" if stored else None)
+    pairs = [(curve.config, curve.losses) for curve in found]
+    with pytest.raises(ft.TellError, match="not finite"):
+        study.add_runs([*pairs, (found[0].config, (math.nan, 1.0))])
+    assert not study.runs
+    runs = study.add_runs(pairs)
+    assert [run.number for run in runs] == [1, 2, 3, 4]
+    assert [run.losses for run in study.runs] == [curve.losses for curve in found]
+    assert study.add_run(*pairs[0]).number == 5
+    assert study.add_runs([]) == ()

@@ -120,6 +120,7 @@ def test_nothing_is_added_where_something_does_not_fit():
     old = searched(5)
     for space, epochs, message in (
         (ft.Space(rate=ft.Float(1e-4, 1.0, log=True)), EPOCHS, "optimizer"),
+        (ft.Space(rate=ft.Float(1e-2, 1.0, log=True), optimizer=ft.Choice("sgd", "adam")), EPOCHS, "rate"),
         (SPACE, EPOCHS - 1, "more than max_epochs = 19"),
     ):
         study = ft.Study(space, max_epochs=epochs)

@@ -41,14 +41,13 @@ def study_of(
 
 
 def add_curves(study: Study, curves: Sequence[Curve]) -> tuple[Run, ...]:
-    """Add curves to a study, as evidence; all are checked before the first is added."""
+    """Add curves to a study, as evidence; all or none."""
     for curve in curves:
         if len(curve.losses) > study.max_epochs:
             raise CurveError(
                 f"run {curve.name!r} has {len(curve.losses)} losses, more than max_epochs = {study.max_epochs}"
             )
-        study.space.validate(curve.config)
-    return tuple(study.add_run(curve.config, curve.losses) for curve in curves)
+    return study.add_runs((curve.config, curve.losses) for curve in curves)
 
 
 def space_of(configs: Sequence[dict[str, Any]]) -> Space:

@@ -16,7 +16,7 @@ OVER = ("COMPLETE", "PRUNED", "FAIL")  # states of trials that change no more
 
 
 def import_optuna(source: Any, into: Study, name: str | None = None) -> tuple[Run, ...]:
-    """Add the curves of an Optuna study to a study, as evidence; all are checked before the first is added.
+    """Add the curves of an Optuna study to a study, as evidence; all or none.
 
     `source` is a study of Optuna or the URL of its storage, with the study's `name` where there are several. The space
     may be Optuna's own: `Space.from_optuna(trial.distributions)`.

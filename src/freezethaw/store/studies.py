@@ -326,9 +326,13 @@ class StoredStudy:
         self, config: Config, losses: Sequence[float], seconds: Sequence[float] = (), diverged: bool = False
     ) -> int:
         """A curve from elsewhere, as evidence; returns the number of its run."""
+        [number] = self.add_runs([(config, Report(1, tuple(losses), tuple(seconds)), diverged)])
+        return number
+
+    def add_runs(self, curves: Iterable[tuple[Config, Report, bool]]) -> list[int]:
+        """Curves from elsewhere and whether each diverged, all or none; returns the numbers of their runs."""
         with self._changing() as (connection, head):
-            report = Report(1, tuple(losses), tuple(seconds))
-            return recording.add_run(connection, head, config, report, diverged)
+            return [recording.add_run(connection, head, *curve) for curve in curves]
 
     def drop_checkpoints(
         self, numbers: Iterable[int], why: str, holder: Lease | None = None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -87,8 +87,8 @@ class Ledger(Protocol):
     def cancel(self, decision: Decision, outcome: Outcome) -> None:
         """Give a decision back without any loss."""
 
-    def add(self, config: Config, told: Told) -> Run:
-        """Record a curve from elsewhere."""
+    def add(self, curves: Sequence[tuple[Config, Told]]) -> tuple[Run, ...]:
+        """Record curves from elsewhere, all or none."""
 
     def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
         """Remember what the user wants done first."""
@@ -161,13 +161,15 @@ class MemoryLedger:
         """How the study went."""
         return History(tuple(self._taken), tuple(self._order))
 
-    def add(self, config: Config, told: Told) -> Run:
-        """Record a curve from elsewhere."""
-        state: State = "diverged" if told.diverged else "finished"
-        self._runs.append(Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True))
-        self._order += [(len(self._runs), epoch) for epoch in range(1, len(told.losses) + 1)]
+    def add(self, curves: Sequence[tuple[Config, Told]]) -> tuple[Run, ...]:
+        """Record curves from elsewhere."""
+        before = len(self._runs)
+        for config, told in curves:
+            state: State = "diverged" if told.diverged else "finished"
+            self._runs.append(Run(len(self._runs) + 1, config, told.losses, told.seconds, state, added=True))
+            self._order += [(len(self._runs), epoch) for epoch in range(1, len(told.losses) + 1)]
         self._facts = None
-        return self._runs[-1]
+        return tuple(self._runs[before:])
 
     def decide(self, chosen: Chosen, belief: Belief | None) -> Decision:
         """Record a decision."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
@@ -254,10 +254,12 @@ class SharedLedger:
         if lease is not None:
             self._heart.remove(lease)
 
-    def add(self, config: Config, told: Told) -> Run:
-        """Record a curve from elsewhere."""
-        number = self.stored.add_run(config, told.losses, told.seconds, told.diverged)
-        return self.facts().run(number)
+    def add(self, curves: Sequence[tuple[Config, Told]]) -> tuple[Run, ...]:
+        """Record curves from elsewhere, in one transaction."""
+        reports = [(config, Report(1, told.losses, told.seconds), told.diverged) for config, told in curves]
+        numbers = self.stored.add_runs(reports)
+        facts = self.facts()
+        return tuple(facts.run(number) for number in numbers)
 
     def wish(self, run: int | None, config: Config, to_epoch: int) -> None:
         """Remember what the user wants done first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -343,7 +343,12 @@ class Study:
 
     def add_run(self, config: Config, losses: Sequence[float]) -> Run:
         """A curve from elsewhere, as evidence; it is never trained here."""
-        return self._ledger.add(self.space.validate(config), read_losses(losses, None, self.max_epochs))
+        return self.add_runs([(config, losses)])[0]
+
+    def add_runs(self, curves: Iterable[tuple[Config, Sequence[float]]]) -> tuple[Run, ...]:
+        """Many such curves at once, each a configuration and its losses; all or none."""
+        last = self.max_epochs
+        return self._ledger.add([(self.space.validate(c), read_losses(losses, None, last)) for c, losses in curves])
 
     # What the user may change about a study under way; its workers follow with their next decision.
 
