@@ -34,7 +34,8 @@ class Target:
     budget: int
     every: int
     seed: int
-    seconds: float
+    seconds: float | str
+    arguments: tuple[str, ...] = ()  # more of the command's
     said: str = ""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
     watched: list[int] = field(default_factory=list)  # the first decisions after a shot
@@ -47,6 +48,7 @@ class Target:
         """The command of the user, the same each time."""
         command = [sys.executable, "-m", "benchmarks.faults.tuning", str(self.folder)]
         command += ["--budget", str(self.budget), "--every", str(self.every), "--seed", str(self.seed)]
+        command += self.arguments
         environment = os.environ | {tuning.FOLDER: str(self.folder), tuning.SECONDS: str(self.seconds)}
         with (self.folder / "errors.txt").open("a") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
@@ -96,10 +98,12 @@ class Target:
 
 
 @contextlib.contextmanager
-def target(budget: int, every: int, seed: int, seconds: float) -> Iterator[Target]:
+def target(
+    budget: int, every: int, seed: int, seconds: float | str, arguments: tuple[str, ...] = ()
+) -> Iterator[Target]:
     """A new study in an empty folder."""
     with tempfile.TemporaryDirectory(prefix="freezethaw-storm-") as folder:
-        found = Target(Path(folder), budget, every, seed, seconds)
+        found = Target(Path(folder), budget, every, seed, seconds, arguments)
         try:
             yield found
         finally:
@@ -188,7 +192,7 @@ def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
     epochs = sum(map(len, curves.values()))
     _require(epochs == study.budget, f"{epochs} epochs are recorded, not {study.budget}")
     _rows(study.folder / "study.db", epochs)
-    said = json.loads(study.said)
+    said = json.loads(study.said.splitlines()[-1])
     _require(said["reason"] == f"budget spent: {study.budget} epochs", f"the study ended because: {said['reason']}")
     again = len(trained) - len({(number, epoch) for number, epoch, _ in trained})
     _require(again <= allowed, f"{again} epochs were trained again; {allowed} were allowed")

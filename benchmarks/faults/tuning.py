@@ -23,6 +23,7 @@ SPACE = ft.Space(rate=ft.Float(0.02, 0.9, log=True), floor=ft.Float(0.0, 1.0))
 MAX_EPOCHS = 12
 NAME = "storm"
 FOLDER, SECONDS = "FREEZETHAW_FAULTS_FOLDER", "FREEZETHAW_FAULTS_SECONDS"  # environment of the training
+THAT_MANY = 0.618  # of the way between the shortest and the longest epoch, from one run to the next
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ def curve(config: Any, seed: int, epochs: int) -> tuple[float, ...]:
     return tuple(found)
 
 
+def seconds(run: int) -> float:
+    """Of an epoch: all the same, or different from run to run where a shortest and a longest are given."""
+    low, _, high = os.environ[SECONDS].partition(" ")
+    return float(low) + (float(high or low) - float(low)) * (THAT_MANY * run % 1.0)
+
+
 def train(run: TrainingRun) -> None:
     """What the workers run."""
     log = os.open(Path(os.environ[FOLDER]) / f"{os.getpid()}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
@@ -76,7 +83,7 @@ def train(run: TrainingRun) -> None:
         if state.epoch != run.from_epoch:
             raise AssertionError(f"run {run.number} got a checkpoint of epoch {state.epoch}, not {run.from_epoch}")
         for epoch in run.epochs():
-            time.sleep(float(os.environ[SECONDS]))
+            time.sleep(seconds(run.number))
             state = state.trained(run.config)
             loss = state.loss(run.config)
             write("trained", run.number, epoch, loss.hex())
@@ -86,8 +93,10 @@ def train(run: TrainingRun) -> None:
         os.close(log)
 
 
-def tune(folder: Path, budget: int, every: int, workers: int = 2, seed: int = 0) -> ft.Result:
-    """Start or continue."""
+def tune(folder: Path, budget: int, every: int, workers: int = 2, seed: int = 0, ray: str | None = None) -> ft.Result:
+    """Start or continue; `ray`: the address of a cluster."""
+    environment = {name: os.environ[name] for name in (FOLDER, SECONDS)}
+    engine = "processes" if ray is None else ft.RayEngine(address=ray, runtime_env={"env_vars": environment})
     return ft.tune(
         train,
         SPACE,
@@ -98,7 +107,7 @@ def tune(folder: Path, budget: int, every: int, workers: int = 2, seed: int = 0)
         store=f"sqlite:///{folder / 'study.db'}",
         seed=seed,
         checkpoints=ft.Checkpoints(folder / "checkpoints", every=every),
-        engine="processes",
+        engine=engine,
     )
 
 
@@ -108,10 +117,12 @@ def main() -> int:
     parser.add_argument("--budget", type=int, required=True)
     parser.add_argument("--every", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--ray")
     given = parser.parse_args()
     from benchmarks.faults import tuning  # noqa: PLW0406 - under its own name, as the workers import it
 
-    result = tuning.tune(given.folder, given.budget, given.every, seed=given.seed)
+    result = tuning.tune(given.folder, given.budget, given.every, given.workers, given.seed, given.ray)
     print(json.dumps({"reason": result.reason, "epochs": result.epochs, "best": result.best and result.best.loss}))
     return 0
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TellError,
     )
     from freezethaw.records import Best, Budget, Checkpoints, Decision, Notice, Prices, Result, Run
+    from freezethaw.runtime.ray import RayEngine
     from freezethaw.space import Choice, Float, Int, Space
     from freezethaw.study import Study
     from freezethaw.tune import tune
@@ -53,6 +54,7 @@ _HOMES = {
     "OutOfMemory": "errors",
     "Preempted": "errors",
     "Prices": "records",
+    "RayEngine": "runtime.ray",
     "Result": "records",
     "Run": "records",
     "Space": "space",
@@ -86,6 +88,7 @@ __all__ = [
     "OutOfMemory",
     "Preempted",
     "Prices",
+    "RayEngine",
     "Result",
     "Run",
     "Space",

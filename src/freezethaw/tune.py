@@ -17,6 +17,7 @@ from freezethaw.runtime.keeper import nearest
 from freezethaw.runtime.local import LocalEngine
 from freezethaw.runtime.notices import Callback, Teller
 from freezethaw.runtime.places import beside
+from freezethaw.runtime.ray import RayCrew, RayEngine
 from freezethaw.runtime.worker_process import Place
 from freezethaw.space import Space
 from freezethaw.study import Study
@@ -34,7 +35,7 @@ def tune(
     seed: int = 0,
     direction: Literal["minimize", "maximize"] = "minimize",
     checkpoints: Checkpoints | None = None,
-    engine: Literal["inline", "processes"] | None = None,
+    engine: Literal["inline", "processes"] | RayEngine | None = None,
     finish_best: bool = True,
     epoch_limit: float | None = None,
     candidates: Sequence[Config] | None = None,
@@ -50,7 +51,7 @@ def tune(
 
     The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
     a store everything goes with the process. One worker trains in this process (`engine="inline"`), several in
-    processes of their own.
+    processes of their own, or on a cluster as actors of Ray (`engine=ft.RayEngine()`).
 
     `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings in which luck
     matters.
@@ -97,10 +98,13 @@ def tune(
                     show()
                     teller.look()
 
+                place = Place(url, name, folder, kept, limit)
                 if engine == "inline":
                     reason = inline.work(study, function, folder, kept, look)
+                elif isinstance(engine, RayEngine):
+                    reason = RayCrew(engine, place, function, workers).run(study, look)
                 else:
-                    reason = LocalEngine(Place(url, name, folder, kept, limit), function, workers).run(study, look)
+                    reason = LocalEngine(place, function, workers).run(study, look)
                 ends(reason)
             best = _with_checkpoint(study.best, study, folder, store is not None or kept.folder is not None)
             return Result(best, reason, sum(run.epoch for run in study.runs if not run.added), study.runs)

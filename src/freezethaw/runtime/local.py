@@ -17,17 +17,16 @@ from pathlib import Path
 
 from freezethaw.errors import StudyError
 from freezethaw.runtime import shipping
+from freezethaw.runtime.crew import PATIENCE, Toll
 from freezethaw.runtime.deaths import MemoryKills, cause, manner
 from freezethaw.runtime.signals import Leaving, on_signals
-from freezethaw.runtime.worker import DIED, OVERDUE, check_hope
 from freezethaw.runtime.worker import FINISHED as ENDED
+from freezethaw.runtime.worker import OVERDUE, check_hope
 from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, SAYS, STORE, Place, arguments_of, logs_in
 from freezethaw.store import Process
 from freezethaw.study import Study
 from freezethaw.trainers.protocol import Train
 
-PATIENCE = 30.0  # seconds that workers have to save and leave
-MOST_DEATHS = 20  # of workers in a row without an epoch between
 POLL = 0.1
 
 
@@ -39,25 +38,24 @@ class LocalEngine:
         self._parcel = shipping.parcel(train)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by their number, from 1
         self._gpus, self._memory_kills, self._host = gpus(), MemoryKills(), Process.current().host
-        self._epochs = self._deaths = 0  # epochs of the study; deaths of workers since the last one
 
     def run(self, study: Study, look: Callable[[], None]) -> str:
         """Until the study ends or a signal asks to leave; returns why. `look` is called now and then."""
-        leaving, self._epochs, self._deaths = Leaving(), _epochs(study), 0
+        leaving, toll = Leaving(), Toll(study)
         with on_signals(leaving), self._running():
             while self._processes and not leaving():
                 look()
                 self._memory_kills.look()
                 for number, process in self._ended():
                     if process.returncode != FINISHED and not leaving():
-                        self._settle(study, number, process)
+                        self._settle(study, toll, number, process)
                         self._start(number)
                 time.sleep(POLL)
         if leaving():
             raise KeyboardInterrupt(leaving.why)
         return study.shared.last_event(ENDED) or "all workers have ended"
 
-    def _settle(self, study: Study, number: int, process: subprocess.Popen[bytes]) -> None:
+    def _settle(self, study: Study, toll: Toll, number: int, process: subprocess.Popen[bytes]) -> None:
         """Write down why a worker ended before the study did; raises StudyError where another would fare no better."""
         code = process.returncode
         if code == BROKEN:
@@ -66,16 +64,8 @@ class LocalEngine:
             check_hope(study)
         elif code != LEFT:
             why = cause(code, self._memory_kills.lately())
-            how = manner(code, why)
-            details = {"worker": f"process {process.pid} on {self._host}", "cause": why}
-            study.shared.stored.add_event(DIED, f"worker {number} {how}", details=details)
-            now = _epochs(study)
-            self._deaths, self._epochs = (self._deaths + 1 if now == self._epochs else 1), now
-            if self._deaths > MOST_DEATHS:
-                raise StudyError(
-                    f"{self._deaths} worker processes died without one epoch between, the last one {how}; see "
-                    f"{self._log(number)}"
-                )
+            holder = f"process {process.pid} on {self._host}"
+            toll.add(number, holder, manner(code, why), why, str(self._log(number)))
 
     def _ended(self) -> list[tuple[int, subprocess.Popen[bytes]]]:
         """Workers that have ended since."""
@@ -150,7 +140,3 @@ def gpus() -> list[str]:
         return []
     found = subprocess.run([tool, "--list-gpus"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
     return [str(i) for i, line in enumerate(found.stdout.splitlines()) if line.strip()]
-
-
-def _epochs(study: Study) -> int:
-    return sum(run.epoch for run in study.runs)
