@@ -91,6 +91,7 @@ def tune(
         try:
             if tags is not None:
                 study.shared.stored.tag(tags)
+            study.shared.stored.set_disk_budget(kept.gb)
             teller = Teller(study, callbacks)
             with _shown(study, progress) as show, teller.until_the_end() as ends:
 

@@ -323,3 +323,48 @@ def test_a_study_goes_on_while_pages_are_read_and_reading_writes_nothing(url, cl
     advance(study, 1)
     assert client("GET", "/api/studies/searched").json()["change"] > change
     study.close()
+
+
+def test_studies_side_by_side(tmp_path):
+    url = f"sqlite:///{tmp_path}/many.db"
+    fill(url, "first", count=5)
+    fill(url, "second, with a comma", count=2, seed=2)
+    fill(url, "empty", count=0)
+    client = Client(make_application(url, TOKEN))
+    address = {info["name"]: info["address"] for info in client("GET", "/api/studies").json()}
+    assert client("GET", "/").text.count('name="among"') == 3
+    query = f"?among=first&among={address['second, with a comma']}"
+    found = client("GET", f"/api/compare{query}").json()
+    assert [one["name"] for one in found] == ["first", "second, with a comma"]
+    assert [one["epochs"] for one in found] == [5, 2]
+    assert found[0]["best"]["config"]["rate"] > 0
+    page = client("GET", f"/compare{query}").text
+    assert "second, with a comma" in page
+    assert ">empty<" not in page
+    for against in ("epochs", "hours", "nonsense"):
+        figure = client("GET", f"/api/compare/comparison{query}&against={against}").json()
+        assert [trace["name"] for trace in figure["data"]] == ["first", "second, with a comma"]
+    assert len(client("GET", "/api/compare").json()) == 3  # all of them, where none is named
+    assert client("GET", "/api/compare?among=nobody").code == 404
+    assert client("GET", "/compare?among=nobody").code == 404
+    assert client("GET", "/api/compare/comparison?among=nobody").code == 404
+    assert client("GET", "/api/compare?" + "&".join(f"among={n}" for n in range(13))).code == 400
+
+
+def test_the_disk_budget_has_a_gauge_and_a_run_its_last_worker(tmp_path):
+    url = f"sqlite:///{tmp_path}/disk.db"
+
+    def train(run):
+        for _ in run.epochs():
+            run.report(run.config["x"], save=lambda folder: (folder / "w").write_bytes(bytes(1000)))
+
+    options = {"name": "disk", "store": url, "checkpoints": ft.Checkpoints(gb=2)}
+    ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 2, **options)
+    client = Client(make_application(url, TOKEN))
+    assert client("GET", "/api/studies/disk").json()["disk_gb"] == 2
+    assert "of 2 GB allowed" in client("GET", "/studies/disk").text
+    assert "last trained by process" in client("GET", "/studies/disk/runs/1").text
+    options["checkpoints"] = None  # the same command without a limit
+    ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 3, **options)
+    assert client("GET", "/api/studies/disk").json()["disk_gb"] is None
+    assert " free" in client("GET", "/studies/disk").text

@@ -204,6 +204,20 @@ def test_actions_of_a_study_and_of_a_run(browser, store, link):
     study.close()
 
 
+def test_studies_are_chosen_and_compared(browser, link):
+    with opened(browser, link) as page:
+        for name in ("searched", "one", "empty", NASTY):
+            page.get_by_label(f"compare {name}", exact=True).check()
+        page.get_by_role("button", name="Compare").click()
+        page.wait_for_selector("#figure-comparison[data-drawn]", timeout=DRAWN)
+        assert page.locator("tbody tr").count() == 4
+        lines = page.evaluate("document.querySelector('#figure-comparison .canvas').data.map(t => t.y.length)")
+        assert len(lines) == 3  # an empty study has a row, and no line
+        before = page.locator("#figure-comparison .xtitle").text_content()
+        page.get_by_label("against").select_option("hours")
+        page.wait_for_function("was => document.querySelector('.xtitle').textContent !== was", arg=before)
+
+
 def test_what_a_user_typed_runs_nowhere(browser, link, store):
     with opened(browser, link) as page:
         page.get_by_text(NASTY).first.click()
@@ -216,7 +230,7 @@ def test_what_a_user_typed_runs_nowhere(browser, link, store):
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(browser, link):
-    for path in ("/", "/studies/searched", "/studies/searched/runs/1", "/studies/searched/decisions/9"):
+    for path in ("/", "/compare", "/studies/searched", "/studies/searched/runs/1", "/studies/searched/decisions/9"):
         with opened(browser, link, path, viewport={"width": 360, "height": 740}) as page:
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 

@@ -8,6 +8,7 @@ ones. `write_png` turns a figure into an image with the system's Chromium. plotl
 from collections.abc import Callable
 from typing import Any
 
+from freezethaw.figures.course import best_loss, comparison
 from freezethaw.figures.image import BROWSERS, write_png
 from freezethaw.figures.of_model import (
     OUTER_ROOM,
@@ -25,7 +26,6 @@ from freezethaw.figures.of_model import (
 from freezethaw.figures.of_space import importance, parallel_coordinates, slices
 from freezethaw.figures.of_study import (
     basket,
-    best_loss,
     curves,
     forecast_calibration,
     p_min,
@@ -61,6 +61,7 @@ __all__ = [
     "basket",
     "best_loss",
     "calibration",
+    "comparison",
     "curves",
     "curves_with_forecasts",
     "forecast_calibration",

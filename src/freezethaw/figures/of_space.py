@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freezethaw.figures.of_study import NO_LOSS, asymptotes_of, ranked
+from freezethaw.figures.course import NO_LOSS
+from freezethaw.figures.of_study import asymptotes_of, ranked
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,

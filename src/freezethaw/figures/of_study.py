@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freezethaw.errors import StudyError
+from freezethaw.figures.course import NO_LOSS, goes_on, sign_of
 from freezethaw.figures.of_model import progression
 from freezethaw.figures.style import (
     BANDS,
@@ -33,18 +34,13 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NO_LOSS = "no loss yet"
 STARTED, THAWED, WENT_ON = COLOURS[0], COLOURS[1], COLOURS[4]
 MOST_POINTS = 8000  # of the three-dimensional figure
 
 
-def _sign(study: Study) -> float:
-    return -1.0 if study.direction == "maximize" else 1.0
-
-
 def ranked(study: Study) -> list[Run]:
     """Runs with a loss, that with the best loss first."""
-    sign = _sign(study)
+    sign = sign_of(study)
     return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
 
 
@@ -84,7 +80,7 @@ def curves(
     seen = [y for y in inner if len(y)]
     if not seen:
         return note(figure, NO_LOSS)
-    everything, sign = np.concatenate(seen), _sign(study)
+    everything, sign = np.concatenate(seen), sign_of(study)
     # the first losses of a run may leave the view: what counts would be a thin line at its edge otherwise
     worst = float(sign * np.quantile(sign * everything, 0.93))
     low, high = sorted([float(sign * np.min(sign * everything)), worst])
@@ -137,66 +133,6 @@ def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Ar
     )
 
 
-def best_loss(study: Study, against: Literal["epochs", "hours", "cost"] = "epochs") -> Figure:
-    """Draw the best loss so far against epochs, hours of training, or hours and the prices of changing between runs."""
-    titles = {"epochs": "Epochs trained in all", "hours": "Hours of training, all workers together"}
-    titles["cost"] = "Hours of training with the prices of starting, saving and loading"
-    figure = empty_figure("Best loss so far", "each dot is an improvement", titles[against], "Best loss")
-    runs, sign, history = study.runs, _sign(study), study.history()
-    order = [(run, epoch) for run, epoch in history.epochs if not runs[run - 1].added]
-    if not order:
-        return note(figure, NO_LOSS)
-    losses = np.array([sign * runs[run - 1].losses[epoch - 1] for run, epoch in order])
-    x = np.arange(1.0, len(order) + 1.0)
-    if against != "epochs":
-        x = np.cumsum(np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])) / 3600
-        if against == "cost":
-            x = x + _prices(study, history.decisions, len(order)) / 3600
-        if not x[-1] > 0:
-            return note(figure, "no seconds were told")
-    lowest = np.minimum.accumulate(losses)
-    at = np.flatnonzero(np.diff(lowest, prepend=np.inf) < 0)
-    told = [f"run {order[i][0]}, epoch {order[i][1]}" for i in at]
-    ends = [*x[at], x[-1]]
-    figure.add_scatter(
-        x=ends, y=sign * lowest[[*at, len(x) - 1]], mode="lines", name="best loss", showlegend=False, hoverinfo="skip",
-        line={"color": COLOURS[0], "width": 2.5, "shape": "hv"},
-    )  # fmt: skip
-    figure.add_scatter(
-        x=x[at], y=sign * lowest[at], mode="markers", marker={"color": COLOURS[0], "size": 7}, text=told,
-        name="improvement", showlegend=False, hovertemplate="%{text}: %{y:.5g}<extra></extra>",
-    )  # fmt: skip
-    rest = sign * losses[thinned(len(losses), 1500)]
-    high = float(np.quantile(sign * rest, 0.9)) if len(rest) > 1 else float(sign * rest[0])
-    low = float(lowest[-1])
-    margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    limits = sorted([sign * (low - margin), sign * (high + margin)])
-    return figure.update_yaxes(range=limits).update_xaxes(rangemode="tozero")
-
-
-def goes_on(decisions: Sequence[Taken]) -> set[int]:
-    """Numbers of decisions that went on with a run right where the one before had ended it: no freeze in between."""
-    last: dict[int, int | None] = {}
-    found = set()
-    for taken in decisions:
-        run = taken.decision.run
-        if run in last and last[run] == taken.began:
-            found.add(taken.decision.number)
-        last[run] = taken.ended
-    return found
-
-
-def _prices(study: Study, decisions: Sequence[Taken], count: int) -> Array:
-    """(count,) seconds spent on changing between runs before each epoch was recorded."""
-    prices, on = study.prices, goes_on(decisions)
-    spent = np.zeros(count + 1)
-    for taken in decisions:
-        if taken.decision.number not in on:
-            load = prices.load if taken.decision.kind == "thaw" else 0.0
-            spent[min(taken.began, count)] += prices.start + prices.save + load
-    return np.cumsum(spent)[:count]
-
-
 def run_asymptotes(study: Study, most: int = 12) -> Figure:
     """Draw where runs would end, noise removed: medians with 50 and 90 % intervals, the most promising first."""
     what = "thick: 50 %, thin: 90 % of the posterior; the line is the best loss so far"
@@ -207,7 +143,7 @@ def run_asymptotes(study: Study, most: int = 12) -> Figure:
         return note(figure, NO_LOSS)
     places = np.array([view.places[n] for n in numbers], dtype=np.int64)
     bands = asymptotes_of(study, places).quantile(QUANTILES)
-    order = np.argsort(_sign(study) * bands[2])[:most][::-1]
+    order = np.argsort(sign_of(study) * bands[2])[:most][::-1]
     names = [f"run {numbers[i]}" for i in order]
     for (low, high), width in (((0, 4), 2), ((1, 3), 7)):
         x = np.stack([bands[low, order], bands[high, order], np.full(len(order), np.nan)], axis=1).ravel()
@@ -218,9 +154,9 @@ def run_asymptotes(study: Study, most: int = 12) -> Figure:
         x=bands[2, order], y=names, mode="markers", marker={"color": INK, "size": 8}, showlegend=False, name="median",
         hovertemplate="%{y}: %{x:.5g}<extra></extra>",
     )  # fmt: skip
-    best = min((_sign(study) * loss for run in study.runs for loss in run.losses), default=None)
+    best = min((sign_of(study) * loss for run in study.runs for loss in run.losses), default=None)
     if best is not None:
-        figure.add_vline(x=_sign(study) * best, line={"color": COLOURS[1], "width": 1.5, "dash": "dash"})
+        figure.add_vline(x=sign_of(study) * best, line={"color": COLOURS[1], "width": 1.5, "dash": "dash"})
     return figure.update_yaxes(type="category")
 
 
@@ -337,7 +273,11 @@ def timeline(study: Study, most: int = 400) -> Figure:
     count = max(rows[d.decision.number] for d in shown) + 1
     names = [f"worker {row + 1}" for row in range(count)][::-1]
     figure.update_layout(barmode="overlay", bargap=0.3)
-    return figure.update_yaxes(type="category", categoryorder="array", categoryarray=names, showgrid=False)
+    room = max(3 - count, 0) / 2  # one worker alone is no thick block
+    limits = [-0.5 - room, count - 0.5 + room]
+    return figure.update_yaxes(
+        type="category", categoryorder="array", categoryarray=names, showgrid=False, range=limits
+    )
 
 
 def _kind(taken: Taken, on: set[int]) -> str:

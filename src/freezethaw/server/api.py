@@ -11,6 +11,7 @@ from freezethaw.errors import AllPending, StudyError, StudyFinished, TellError
 from freezethaw.figures import OF_A_STUDY
 from freezethaw.records import Run
 from freezethaw.server.actions import ACTIONS, act
+from freezethaw.server.comparing import compared
 from freezethaw.server.watching import Library, Unknown, address
 from freezethaw.space import Space
 from freezethaw.store import Lease, Report
@@ -243,6 +244,7 @@ def _steering(action: str) -> Callable[[Library, Asked], Any]:
     return answer
 
 
+AMONG = {"among": {"type": "array", "items": {"type": "string"}, "description": "studies to compare"}}
 STUDY, LEASE = "/api/studies/{study}", {"decision": NUMBER, "token": NUMBER}
 OPERATIONS = (
     Operation("GET", "/api/studies", "studies", "All studies of the store.", studies),
@@ -253,6 +255,8 @@ OPERATIONS = (
          "seed": {"type": "integer", "minimum": 0}, "finish_best": {"type": "boolean"}},
         ("name", "space", "max_epochs"),
     ),
+    Operation("GET", "/api/compare", "compare", "Several studies side by side; the newest where none is named.",
+              compared, query=AMONG),
     Operation("GET", STUDY, "study", "How far a study is, who trains what, its last decisions and events.", one_study,
               query={"last": {"type": "integer", "minimum": 0}}),
     Operation("GET", f"{STUDY}/runs", "runs", "Runs without their curves.", all_runs,
@@ -288,7 +292,9 @@ def openapi(version: str) -> dict[str, Any]:
     refused = {"description": "refused; `error` says why", "content": {"application/json": {"schema": {
         "type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}}}}  # fmt: skip
     figure = Operation("GET", f"{STUDY}/figures/{{figure}}", "figure", "A figure, as plotly draws it.", studies)
-    for operation in (*OPERATIONS, figure):
+    drawn = Operation("GET", "/api/compare/comparison", "comparison", "Best losses, as plotly draws them.", studies,
+                      query=AMONG | {"against": {"enum": ["epochs", "hours", "cost"]}})  # fmt: skip
+    for operation in (*OPERATIONS, figure, drawn):
         entry: dict[str, Any] = {"operationId": operation.name, "summary": operation.text, "parameters": []}
         for part in operation.path.split("/"):
             if part.startswith("{"):

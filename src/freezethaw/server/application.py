@@ -21,7 +21,7 @@ from freezethaw import __version__
 from freezethaw.errors import FreezeThawError, LeaseLost, StoreError
 from freezethaw.figures import OF_A_STUDY
 from freezethaw.plain import plain
-from freezethaw.server import pages
+from freezethaw.server import comparing, pages
 from freezethaw.server.access import Guard
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.api import OPERATIONS, Operation, openapi, whole
@@ -48,8 +48,10 @@ def make_application(url: str, token: str, hosts: Collection[str] = (), any_addr
         Route("/api/openapi.json", _document),
         Route("/api/studies/{study}/figures/{figure}", _figure(library)),
         Route("/api/studies/{study}/stream", _stream(library)),
+        Route("/api/compare/comparison", _comparison(library)),
         Route("/static/{file}", _static),
         Route("/", _page(library, pages.list_of_studies)),
+        Route("/compare", _page(library, comparing.page)),
         Route("/studies/{study}", _page(library, pages.study)),
         Route("/studies/{study}/live", _page(library, pages.live)),
         Route("/studies/{study}/runs/{run}", _page(library, pages.run)),
@@ -71,12 +73,17 @@ def status_of(error: FreezeThawError) -> int:
 def _operation(library: Library, operation: Operation) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            asked = dict(request.query_params) | await _body(request, operation) | dict(request.path_params)
+            asked = _query(request) | await _body(request, operation) | dict(request.path_params)
             return JSONResponse(plain(await run_in_threadpool(operation.answer, library, asked)))
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
 
     return endpoint
+
+
+def _query(request: Request) -> dict[str, Any]:
+    """What follows the question mark; studies to compare may be named several times."""
+    return dict(request.query_params) | {"among": request.query_params.getlist("among")}
 
 
 async def content(request: Request) -> bytes:
@@ -138,6 +145,17 @@ def _figure(library: Library) -> Endpoint:
     return endpoint
 
 
+def _comparison(library: Library) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            text = await run_in_threadpool(comparing.figure, library, _query(request))
+        except FreezeThawError as error:
+            return JSONResponse({"error": str(error)}, status_of(error))
+        return Response(text, media_type="application/json")
+
+    return endpoint
+
+
 def _stream(library: Library) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
@@ -188,7 +206,7 @@ async def _static(request: Request) -> Response:
 
 def _page(library: Library, page: Callable[[Library, dict[str, Any]], str]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        asked = dict(request.query_params) | dict(request.path_params)
+        asked = _query(request) | dict(request.path_params)
         try:
             return HTMLResponse(await run_in_threadpool(page, library, asked))
         except FreezeThawError as error:

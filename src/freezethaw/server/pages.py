@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from freezethaw import __version__
 from freezethaw.plain import plain
 from freezethaw.records import Run
 from freezethaw.runtime.places import beside
+from freezethaw.server import parts
 from freezethaw.server.api import one_decision, whole
 from freezethaw.server.watching import Library, Unknown, Watched, address, address_of
+from freezethaw.store import StudyInfo
 
 LAST, BEST_RUNS = 25, 50
-WIDTH, HEIGHT = 120, 26  # of a small curve
 WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")
 # shown at once, in words; the figure brings its own once it is there
 FIGURES = {
@@ -38,67 +38,55 @@ FIGURES = {
 }
 
 
-def number(value: float | None, digits: int = 5) -> str:
-    """With as many digits as are useful; a dash for none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
-
-
-def shown(value: Any) -> str:
-    """A value of a configuration."""
-    return escape(number(value) if isinstance(value, float) else str(value))
-
-
-def config_line(config: Mapping[str, Any]) -> str:
-    """A configuration on one line."""
-    return ", ".join(f"{escape(key)}&nbsp;=&nbsp;{shown(value)}" for key, value in config.items())
-
-
-def document(title: str, body: str, json_at: str, trail: Sequence[tuple[str, str]] = ()) -> str:
-    """A whole page."""
-    links = "".join(f'<li><a href="{escape(to)}">{escape(name)}</a></li>' for name, to in trail)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} – freezethaw</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,"><link rel="stylesheet" href="/static/page.css?v={__version__}">
-<script src="/static/page.js?v={__version__}" defer></script></head>
-<body><a class="skip" href="#main">Skip to content</a>
-<header class="top"><nav aria-label="Where you are"><ol><li><a href="/">freezethaw</a></li>{links}</ol></nav>
-<a class="json" href="{escape(json_at)}">JSON</a></header>
-<main id="main">{body}</main>
-<div id="said" class="said" role="status" aria-live="polite"></div></body></html>"""
-
-
 def trouble(message: str) -> str:
     """What went wrong, on a page."""
     body = f'<h1>That did not work</h1><p class="trouble">{escape(message)}</p><p><a href="/">All studies</a></p>'
-    return document("That did not work", body, "/api/studies")
+    return parts.document("That did not work", body, "/api/studies")
+
+
+def _figures(key: str) -> str:
+    return f"/api/studies/{key}/figures"
 
 
 def list_of_studies(library: Library, _: Mapping[str, Any]) -> str:
-    """All studies of the store."""
+    """All studies of the store; where there are several, with a form to compare some."""
+    found = library.studies()
+    several = len(found) > 1
     rows = "".join(
         f'<tr><th scope="row"><a href="/studies/{quote(address(info))}">{escape(info.name)}</a></th>'
         f"<td class=n>{info.runs}</td><td class=n>{info.epochs}</td><td class=n>{info.decisions}</td>"
-        f"<td>{escape(info.created.replace('T', ' ')[:16])}</td><td>{_tags(info.tags)}</td></tr>"
-        for info in reversed(library.studies())
+        f"<td>{escape(info.created.replace('T', ' ')[:16])}</td><td>{parts.tags(info.tags)}</td>"
+        + (f"<td>{_choice(info)}</td></tr>" if several else "</tr>")
+        for info in reversed(found)
     )
-    table = _table("Studies", ("Study", "Runs", "Epochs", "Decisions", "Created", "Tags"), rows)
+    heads = ("Study", "Runs", "Epochs", "Decisions", "Created", "Tags", *(["Compare"] if several else []))
+    table = parts.table("Studies", heads, rows, ("Runs", "Epochs", "Decisions"))
+    if several:
+        table = (
+            f'<form class="plain" method="get" action="/compare">{table}<button>Compare those chosen</button></form>'
+        )
     empty = "<p>No study yet. One comes with the first <code>freezethaw run</code> or <code>ft.tune</code>.</p>"
-    body = f"<h1>Studies</h1><p class=soft>in {escape(library.shown)}</p>{table if rows else empty}"
-    return document("Studies", body, "/api/studies")
+    body = f'<h1>Studies</h1><p class="soft under">in {escape(library.shown)}</p>{table if rows else empty}'
+    return parts.document("Studies", body, "/api/studies")
+
+
+def _choice(info: StudyInfo) -> str:
+    return (
+        f'<input type="checkbox" name="among" value="{escape(address(info))}" aria-label="compare {escape(info.name)}">'
+    )
 
 
 def study(library: Library, asked: Mapping[str, Any]) -> str:
     """One study: the live part, its figures, and what can be done."""
     watched = library.watched(asked["study"])
     key = quote(address_of(watched.stored))
-    first, *others = (_figure(key, name, title, name in WIDE) for name, title in FIGURES.items())
+    first, *others = (parts.place_of(_figures(key), name, title, name in WIDE) for name, title in FIGURES.items())
     above, below = _above(library, watched), _below(watched)
     body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">{above}
 <details class="actions"><summary>Actions</summary>{_study_actions(key, watched)}</details>
 <div class="figures">{first}</div>{below}
 <h2 id="figures">Figures</h2><div class="figures">{"".join(others)}</div></div>"""
-    return document(watched.stored.name, body, f"/api/studies/{key}", [(watched.stored.name, f"/studies/{key}")])
+    return parts.document(watched.stored.name, body, f"/api/studies/{key}", [(watched.stored.name, f"/studies/{key}")])
 
 
 def live(library: Library, asked: Mapping[str, Any]) -> str:
@@ -113,16 +101,16 @@ def _above(library: Library, watched: Watched) -> str:
     best = found["best"]
     cards = [_epochs_card(found), _hours_card(found), _disk_card(library, found)]
     if best is None:
-        cards.insert(0, _card("Best loss", "–", "no loss yet"))
+        cards.insert(0, parts.card("Best loss", "–", "no loss yet"))
     else:
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
-        cards.insert(0, _card("Best loss", number(best["loss"]), where))
+        cards.insert(0, parts.card("Best loss", parts.number(best["loss"]), where))
     runs = ", ".join(f"{count} {name}" for name, count in found["runs"].items()) or "none yet"
-    cards.append(_card("Runs", str(sum(found["runs"].values())), runs))
-    best_config = "" if best is None else f'<p class="config">Best: {config_line(best["config"])}</p>'
+    cards.append(parts.card("Runs", str(sum(found["runs"].values())), runs))
+    best_config = "" if best is None else f'<p class="config">Best: {parts.config_line(best["config"])}</p>'
     return f"""<div data-part="above"><div class="title"><h1>{escape(watched.stored.name)}</h1>
 <span class="state {state}">{words}</span>
-{_tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
+{parts.tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
 {_workers(key, found)}</div>"""
 
 
@@ -152,56 +140,29 @@ def _state(found: Mapping[str, Any]) -> tuple[str, str]:
     return "idle", "nobody at work"
 
 
-def _card(title: str, value: str, below: str, gauge: str = "") -> str:
-    return f'<div class="card"><h2>{title}</h2><p class="value">{value}</p>{gauge}<p class="soft">{below}</p></div>'
-
-
-def _gauge(name: str, value: float, limit: float) -> str:
-    share = min(value / limit, 1.0) if limit > 0 else 0.0
-    return f'<progress max="1" value="{share:.4f}" aria-label="{name}: {100 * share:.0f} % of the budget"></progress>'
-
-
 def _epochs_card(found: Mapping[str, Any]) -> str:
     limit = found["budget"].get("epochs")
-    gauge = _gauge("epochs", found["epochs"], limit) if limit else ""
-    return _card("Epochs", str(found["epochs"]), f"of {limit}" if limit else "no limit", gauge)
+    gauge = parts.gauge("epochs", found["epochs"], limit) if limit else ""
+    return parts.card("Epochs", str(found["epochs"]), f"of {limit}" if limit else "no limit", gauge)
 
 
 def _hours_card(found: Mapping[str, Any]) -> str:
     limit, hours = found["budget"].get("hours"), found["hours"]
-    told = f"{60 * hours:.3g} min" if hours < 1 else f"{hours:.3g} h"
-    gauge = _gauge("hours", hours, limit) if limit else ""
-    return _card("Training time", told if hours > 0 else "–", f"of {limit:g} h" if limit else "no limit", gauge)
+    gauge = parts.gauge("hours", hours, limit) if limit else ""
+    return parts.card("Training time", parts.duration(hours), f"of {limit:g} h" if limit else "no limit", gauge)
 
 
 def _disk_card(library: Library, found: Mapping[str, Any]) -> str:
     used, room, gauge = found["checkpoint_bytes"], "", ""
+    if found["disk_gb"]:
+        gauge = parts.gauge("disk", used, 1e9 * found["disk_gb"])
+        return parts.card("Checkpoints", parts.size(used), f"of {parts.size(1e9 * found['disk_gb'])} allowed", gauge)
     if library.url.startswith("sqlite:///"):
         folder = Path(beside(library.url))
         disk = shutil.disk_usage(folder if folder.exists() else folder.parent)
-        room = f"{_size(disk.free)} free"
-        gauge = _gauge("disk, of all space", disk.used, disk.total)
-    return _card("Checkpoints", _size(used), room, gauge)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.4g} GB"
-
-
-def _tags(tags: Sequence[str]) -> str:
-    return "".join(f'<span class="tag">{escape(tag)}</span>' for tag in tags)
-
-
-def _table(caption: str, heads: Sequence[str], rows: str) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+        room = f"{parts.size(disk.free)} free"
+        gauge = parts.gauge("disk, of all space", disk.used, disk.total)
+    return parts.card("Checkpoints", parts.size(used), room, gauge)
 
 
 def _workers(key: str, found: Mapping[str, Any]) -> str:
@@ -213,7 +174,7 @@ def _workers(key: str, found: Mapping[str, Any]) -> str:
         for p in found["pending"]
     )
     waiting = f"<p>{found['wishes']} wishes wait for the next decision.</p>" if found["wishes"] else ""
-    table = _table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
+    table = parts.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
     return f'<section aria-labelledby="h-workers"><h2 id="h-workers">At work</h2>{table}{waiting}</section>'
 
 
@@ -254,34 +215,17 @@ def _runs(key: str, runs: Sequence[Run], found: Mapping[str, Any]) -> str:
         best = min(run.losses, key=lambda y: sign * y) if run.losses else None
         marks = "".join(f" {mark}" for mark in ("banned", "pinned") if run.number in found[mark])
         state = escape(run.outcome.replace("_", " ") if run.state == "failed" and run.outcome else run.state) + marks
-        small = small_curve(run.losses, low, high, found["max_epochs"]) if run.losses else ""
+        small = parts.small_curve(run.losses, low, high, found["max_epochs"]) if run.losses else ""
         rows += (
             f'<tr><th scope="row"><a href="/studies/{key}/runs/{run.number}">run {run.number}</a></th>'
-            f"<td class=n>{number(best)}</td><td class=n>{run.epoch}</td><td>{small}</td><td>{state}</td>"
-            f'<td class="config">{config_line(run.config)}</td></tr>'
+            f"<td class=n>{parts.number(best)}</td><td class=n>{run.epoch}</td><td>{small}</td><td>{state}</td>"
+            f'<td class="config">{parts.config_line(run.config)}</td></tr>'
         )
     more = (
         f"<p class=soft>the best {len(ranked)} of {len(runs)} runs</p>" if len(runs) > len(ranked) + len(rest) else ""
     )
     heads = ("Run", "Best loss", "Epochs", "Curve", "State", "Configuration")
-    return _table("Runs, the best first", heads, rows) + more
-
-
-def small_curve(losses: Sequence[float], low: float, high: float, max_epochs: int) -> str:
-    """A curve as a small picture; all of a table share their axes."""
-    span = high - low if math.isfinite(high - low) and high > low else 1.0
-    step = max(len(losses) // 60, 1)
-    places = sorted({*range(0, len(losses), step), len(losses) - 1})
-    points = [
-        f"{2 + (WIDTH - 4) * place / max(max_epochs - 1, 1):.1f},"
-        f"{2 + (HEIGHT - 4) * min(max((high - losses[place]) / span, 0.0), 1.0):.1f}"
-        for place in places
-    ]
-    x, y = points[-1].split(",")
-    return (
-        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{len(losses)} epochs">'
-        f'<polyline points="{" ".join(points)}"/><circle cx="{x}" cy="{y}" r="2.2"/></svg>'
-    )
+    return parts.table("Runs, the best first", heads, rows, ("Best loss", "Epochs")) + more
 
 
 def _events(found: Mapping[str, Any]) -> str:
@@ -296,35 +240,14 @@ def _events(found: Mapping[str, Any]) -> str:
     return f'<details class="events"><summary>{title}</summary><ol class="log">{rows}</ol></details>'
 
 
-def _figure(key: str, name: str, title: str, wide: bool = False, query: str = "") -> str:
-    choice = ""
-    if name == "best_loss":
-        options = "".join(f'<option value="{v}">{v}</option>' for v in ("epochs", "hours", "cost"))
-        choice = f'<label class="choice">against <select data-option="against">{options}</select></label>'
-    at = f"/api/studies/{key}/figures/{name}"
-    return (
-        f'<figure class="plot{" wide" if wide else ""}" id="figure-{name}" data-figure="{escape(at + query)}">'
-        f'<figcaption><h3>{escape(title)}</h3>{choice}<p class="soft"></p></figcaption>'
-        f'<div class="canvas" role="img" aria-label="{escape(title)}"><p class="waiting">Drawing…</p></div></figure>'
-    )
-
-
-def _button(key: str, action: str, words: str, fields: Mapping[str, Any] | None = None, kind: str = "") -> str:
-    hidden = "".join(f'<input type="hidden" name="{k}" value="{escape(str(v))}">' for k, v in (fields or {}).items())
-    return (
-        f'<form method="post" action="/studies/{key}/{action}">{hidden}'
-        f'<button class="{kind}" data-action="{action}">{escape(words)}</button></form>'
-    )
-
-
 def _study_actions(key: str, watched: Watched) -> str:
     definition = watched.known().definition
     budget = definition.get("budget") or {}
     stopped = bool(definition.get("stopped"))
     stop = (
-        _button(key, "resume", "Go on", kind="main")
+        parts.button(key, "resume", "Go on", kind="main")
         if stopped
-        else _button(key, "stop", "Stop the study", kind="danger")
+        else parts.button(key, "stop", "Stop the study", kind="danger")
     )
     example = escape(json.dumps(plain(_example(watched)), ensure_ascii=False))
     return f"""<div class="forms">{stop}
@@ -363,14 +286,18 @@ def run(library: Library, asked: Mapping[str, Any]) -> str:
     seconds = [s for s in found.seconds if math.isfinite(s)]
     size = sum(c.bytes for c in known.checkpoints if c.run == which)
     cards = [
-        _card("Best loss", number(best), "" if best is None else f"epoch {found.losses.index(best) + 1}"),
-        _card("Epochs", str(found.epoch), f"of {definition['max_epochs']}"),
-        _card("Seconds an epoch", number(sum(seconds) / len(seconds), 3) if seconds else "–", ""),
-        _card("Checkpoints", _size(size), ""),
+        parts.card("Best loss", parts.number(best), "" if best is None else f"epoch {found.losses.index(best) + 1}"),
+        parts.card("Epochs", str(found.epoch), f"of {definition['max_epochs']}"),
+        parts.card("Seconds an epoch", parts.number(sum(seconds) / len(seconds), 3) if seconds else "–", ""),
+        parts.card("Checkpoints", parts.size(size), ""),
     ]
-    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td>{shown(v)}</td></tr>' for k, v in found.config.items())
-    actions = _button(key, "unban" if banned else "ban", "Allow again" if banned else "Ban", {"run": which}, "danger")
-    actions += _button(key, "unpin" if pinned else "pin", "Unpin" if pinned else "Pin", {"run": which})
+    rows = "".join(
+        f'<tr><th scope="row">{escape(k)}</th><td>{parts.shown(v)}</td></tr>' for k, v in found.config.items()
+    )
+    actions = parts.button(
+        key, "unban" if banned else "ban", "Allow again" if banned else "Ban", {"run": which}, "danger"
+    )
+    actions += parts.button(key, "unpin" if pinned else "pin", "Unpin" if pinned else "Pin", {"run": which})
     if found.state in ("frozen", "pending") and found.epoch < definition["max_epochs"]:
         actions += (
             f'<form method="post" action="/studies/{key}/thaw"><input type="hidden" name="run" value="{which}">'
@@ -382,13 +309,20 @@ def run(library: Library, asked: Mapping[str, Any]) -> str:
     metrics = _metrics(watched, which)
     body = f"""<div class="title"><h1>Run {which}</h1><span class="state">{escape(found.state)}</span>{marks}</div>
 <div class="cards">{"".join(cards)}</div>
-<div class="figures">{_figure(key, "curves", "Curve and forecast", True, f"?run={which}")}</div>
-<div class="columns"><section><h2>Configuration</h2>{_table("Configuration", ("Parameter", "Value"), rows)}
+<div class="figures">{parts.place_of(_figures(key), "curves", "Curve and forecast", True, f"?run={which}")}</div>
+<div class="columns"><section><h2>Configuration</h2>{parts.table("Configuration", ("Parameter", "Value"), rows)}
 <details class="actions" open><summary>Actions</summary><div class="forms">{actions}</div></details></section>
-<section><h2>Its decisions</h2>{_run_decisions(watched, key, which)}{metrics}</section></div>"""
+<section><h2>Its decisions</h2>{_last_worker(watched, which)}
+{_run_decisions(watched, key, which)}{metrics}</section></div>"""
     body = f'<div id="live" data-stream="/api/studies/{key}/stream">{body}</div>'
     trail = [(watched.stored.name, f"/studies/{key}"), (f"run {which}", f"/studies/{key}/runs/{which}")]
-    return document(f"Run {which}", body, f"/api/studies/{key}/runs/{which}", trail)
+    return parts.document(f"Run {which}", body, f"/api/studies/{key}/runs/{which}", trail)
+
+
+def _last_worker(watched: Watched, which: int) -> str:
+    """Who trained the run last; of earlier decisions that is not recorded."""
+    holder = watched.stored.last_holder(which)
+    return "" if holder is None else f'<p class="soft under">last trained by {escape(str(holder))}</p>'
 
 
 def _run_decisions(watched: Watched, key: str, which: int) -> str:
@@ -407,9 +341,9 @@ def _metrics(watched: Watched, which: int) -> str:
         return ""
     rows = ""
     for epoch, row in reversed(list(enumerate(metrics, 1))):
-        cells = "".join(f"<td class=n>{shown(row.get(name, ''))}</td>" for name in names)
+        cells = "".join(f"<td class=n>{parts.shown(row.get(name, ''))}</td>" for name in names)
         rows += f'<tr><th scope="row">{epoch}</th>{cells}</tr>'
-    return "<h2>Metrics</h2>" + _table("Metrics", ("Epoch", *names), rows)
+    return "<h2>Metrics</h2>" + parts.table("Metrics", ("Epoch", *names), rows, names)
 
 
 def decision(library: Library, asked: Mapping[str, Any]) -> str:
@@ -418,15 +352,18 @@ def decision(library: Library, asked: Mapping[str, Any]) -> str:
     key, found = quote(address_of(watched.stored)), one_decision(library, asked)
     rows = "".join(
         f'<tr><th scope="row">{"a new run" if e["run"] is None else "run " + str(e["run"])}</th>'
-        f"<td class=n>{e['epoch']} to {e['to_epoch']}</td><td class=n>{number(e['score'], 4)}</td>"
-        f"<td class=n>{number(100 * e['chance'], 3)} %</td><td class=config>{config_line(e['config'])}</td></tr>"
+        f"<td class=n>{e['epoch']} to {e['to_epoch']}</td><td class=n>{parts.number(e['score'], 4)}</td>"
+        f"<td class=n>{parts.number(100 * e['chance'], 3)} %</td>"
+        f"<td class=config>{parts.config_line(e['config'])}</td></tr>"
         for e in found["basket"]
     )
     heads = ("Candidate", "Epochs", "Score", "Chance", "Configuration")
-    table = _table("Basket", heads, rows) if rows else "<p class=soft>It compared nothing.</p>"
-    figure = _figure(key, "basket", "Basket", True, f"?number={which}") if len(found["basket"]) > 1 else ""
+    table = parts.table("Basket", heads, rows, heads[1:4]) if rows else "<p class=soft>It compared nothing.</p>"
+    figure = ""
+    if len(found["basket"]) > 1:
+        figure = parts.place_of(_figures(key), "basket", "Basket", True, f"?number={which}")
     said = f'<a href="/studies/{key}/runs/{found["run"]}">run {found["run"]}</a> to epoch {found["to_epoch"]}'
     body = f"""<h1>Decision {which}</h1><p>{escape(found["kind"])} {said}{_outcome(found)}</p>
 <p class="reason">{escape(found["reason"])}</p><div class="figures">{figure}</div>{table}"""
     trail = [(watched.stored.name, f"/studies/{key}"), (f"decision {which}", f"/studies/{key}/decisions/{which}")]
-    return document(f"Decision {which}", body, f"/api/studies/{key}/decisions/{which}", trail)
+    return parts.document(f"Decision {which}", body, f"/api/studies/{key}/decisions/{which}", trail)

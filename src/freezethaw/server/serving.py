@@ -26,7 +26,7 @@ def serve(url: str, host: str, port: int, token: str | None, say: Callable[[str]
     names = {host, socket.gethostname().lower()} if host not in LOCAL else set[str]()
     application = make_application(url, token, names, any_address=host in EVERYWHERE)
     with contextlib.suppress(OSError):
-        os.nice(5)  # training on the same machine comes first
+        os.nice(15)  # training on the same machine comes first
     shown = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     say(f"http://{shown}:{port}/?token={token}")
     config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)

@@ -2,9 +2,9 @@
 
 A definition is a plain dict: `space` (as `Space.to_dict` gives it), `max_epochs`, `direction`, `seed`, `policy`,
 `model`, `candidates`, `budget`, `finish_best`. Every version is kept, and a decision names the one it was taken under.
-`tags` are for people: no decision depends on them, so they change without a new version. They, and the runs that the
-user `banned` or `pinned`, stay where a definition says nothing of them; `stopped` does not, so that whoever runs the
-same command again continues.
+`tags` and the disk budget `disk_gb` are for people: no decision depends on them, so they change without a new version.
+They, and the runs that the user `banned` or `pinned`, stay where a definition says nothing of them; `stopped` does not,
+so that whoever runs the same command again continues.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from freezethaw.store.records import Definition
 
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # another one would be another study
-TAGS = "tags"
-KEPT = (TAGS, "banned", "pinned")  # where a definition says nothing of them
+TAGS, DISK = "tags", "disk_gb"
+KEPT = (TAGS, DISK, "banned", "pinned")  # where a definition says nothing of them
 LONGEST_TAG = 50
 
 

@@ -238,6 +238,11 @@ class StoredStudy:
         with self._database.reading() as connection:
             return leases.states(connection, self._study)
 
+    def last_holder(self, run: int) -> Process | None:
+        """Which process holds the lease of a run, or held it last."""
+        with self._database.reading() as connection:
+            return next((lease.holder for lease in leases.states(connection, self._study, run)), None)
+
     # Leases.
 
     def permission(self, watcher: Watcher) -> Lease | None:
@@ -348,9 +353,17 @@ class StoredStudy:
 
     def tag(self, tags: Iterable[str]) -> None:
         """Put tags on the study, in place of those that it has."""
-        checked = definitions.checked_tags(tags)
+        self._remark(definitions.TAGS, definitions.checked_tags(tags))
+
+    def set_disk_budget(self, gb: float | None) -> None:
+        """Say how much room the checkpoints may take, for those who look; their keepers see to it."""
+        if self.load().definition.get(definitions.DISK) != gb:
+            self._remark(definitions.DISK, gb)
+
+    def _remark(self, key: str, value: object) -> None:
+        """Change an entry of the definition on which no decision depends."""
         with self._changing() as (connection, head):
-            definition = loading.read(connection, self._study, head.definition) | {definitions.TAGS: checked}
+            definition = loading.read(connection, self._study, head.definition) | {key: value}
             where = (definition_table.c.study == self._study, definition_table.c.version == head.definition)
             connection.execute(update(definition_table).where(*where).values(document=documents.dump(definition)))
 

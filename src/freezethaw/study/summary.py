@@ -35,6 +35,7 @@ def summary(study: StoredStudy, last: int, known: Snapshot | None = None) -> dic
         "best": lowest(known.runs, definition["direction"]),
         "pending": _pending(study, facts),
         "wishes": len(known.wishes),
+        "disk_gb": definition.get("disk_gb"),
         "checkpoint_bytes": sum(checkpoint.bytes for checkpoint in known.checkpoints),
         "decisions": [decision_as_dict(d) for d in study.decisions(last)] if last else [],
         "events": [_event(event) for event in study.last_events(last)] if last else [],

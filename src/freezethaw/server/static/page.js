@@ -102,7 +102,8 @@
       const words = layout.meta ?? {};
       const decoded = (html) => new DOMParser().parseFromString(html ?? "", "text/html").body.textContent;
       figure.querySelector("figcaption h3").textContent = decoded(words.title);
-      figure.querySelector("figcaption p").textContent = decoded(words.subtitle);
+      const soon = quick ? "forecasts are being computed, and will follow; " : "";
+      figure.querySelector("figcaption p").textContent = soon + decoded(words.subtitle);
       canvas.setAttribute("aria-label", `${decoded(words.title)}: ${decoded(words.subtitle)}`);
       canvas.querySelector(".waiting")?.remove();
       const rotated = canvas._fullLayout?.scene?.camera; // whoever turned the figure keeps the view

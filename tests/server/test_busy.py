@@ -1,0 +1,36 @@
+"""Opening the page never slows or locks a running study: writers with the page open fail at nothing and wait briefly.
+
+With 64 writers: `python -m benchmarks.page`, whose last results are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("plotly")
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_writers_do_not_notice_the_page(tmp_path):
+    sizes = ["--processes", "8", "--visitors", "2", "--seconds", "4", "--rounds", "1"]
+    command = [sys.executable, "-m", "benchmarks.page", *sizes, "--output", tmp_path / "page.json"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=240)
+    closed, opened = json.loads((tmp_path / "page.json").read_text())["rounds"]
+    assert closed["failures"] == opened["failures"] == opened["page_failures"] == []
+    assert opened["page_answers"] > 8
+    assert opened["fewest_of_a_process"] > 0
+    assert opened["worst_wait"] < 5.0
+
+
+def test_the_kept_results_of_sixty_four_writers():
+    found = json.loads((ROOT / "benchmarks/results/page.json").read_text())
+    assert found["processes"] == 64
+    for row in found["rounds"]:
+        assert row["failures"] == row.get("page_failures", []) == []
