@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from freezethaw.model.belief import Forecaster, Observations, begin
 from freezethaw.model.outlook import Outlook
+from freezethaw.model.specification import Geometry
+from freezethaw.policy.choice import likeness_to_others
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
 from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
@@ -122,10 +125,31 @@ def test_stretches_of_time_double_and_are_covered_by_their_share():
 
 def test_surprises_fade_with_the_runs_that_went_there():
     lengths, epochs = np.array([1.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0, 8.0])
-    chance = surprises(lengths, np.array([0.0, 1.0]), epochs, 8)
+    chance = surprises(lengths, np.ones((2, 3)), np.array([0.0, 1.0]), epochs, 8)
     calm = np.cumprod([1 - SURPRISE / 4, 1 - SURPRISE / 2, 1 - SURPRISE / 2, 1 - SURPRISE])  # seen by 3, 1, 1, none
     assert chance[0] == pytest.approx(1 - calm)
     assert chance[1] == pytest.approx(1 - calm / calm[0])  # what was seen of the run surprises no more
+
+
+def test_runs_speak_for_those_that_are_like_them():
+    lengths, epochs = np.array([1.0, 1.0, 8.0]), np.array([1.0, 8.0])
+    corner, elsewhere, alone = np.array([1.0, 1.0, 6.0]), np.array([4.0, 4.0, 0.01]), np.zeros(3)
+    chance = surprises(lengths, np.array([corner, elsewhere, alone, 1e-9 * corner]), np.zeros(4), epochs, 8)
+    assert chance[0, 1] < chance[1, 1] < chance[2, 1]  # where no long run is near, nothing is known of late epochs
+    assert chance[2, 1] == pytest.approx(1 - (1 - SURPRISE) ** 4)
+    assert chance[3] == pytest.approx(chance[0])  # how strong correlations are over all says nothing
+
+
+def test_a_run_does_not_speak_for_itself():
+    rng = np.random.default_rng(0)
+    observations = Observations(rng.random((4, 2)), ((1.0, 0.9), (0.8,), (0.7, 0.6, 0.5), (0.9,)), Geometry.plain(2), 9)
+    forecaster = Forecaster.of(begin(observations, "drift", rng), observations)
+    candidates = np.concatenate([observations.configs[:1], rng.random((2, 2))])
+    alike = likeness_to_others(forecaster.posteriors, forecaster.weights, np.array([2, 0]), candidates)
+    assert alike.shape == (5, 4)
+    assert alike[0, 2] == alike[1, 0] == 0.0
+    assert alike[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
+    assert alike[0, 0] == pytest.approx(alike[1, 2])
 
 
 def test_a_surprise_is_worth_more_near_the_best():

@@ -165,17 +165,20 @@ class Posterior:
 
     def coefficients(self, runs: IntArray, configs: Array) -> tuple[Array, Array]:
         """Mean (P, q) and covariance (P, q, q) of the coefficients of old runs, then of new ones, each by itself."""
-        inputs = np.concatenate([self._inputs[runs], self.new_inputs(configs)])
-        who = np.concatenate([runs, np.full(len(configs), NEW)])
         W = self.rows.directions
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
-        k = kinship(inputs, who, self._inputs, np.arange(len(self._inputs)), self.values)
-        k = k.take(self.rows.runs, axis=1)  # (P, M)
+        k = self.likeness(runs, configs).take(self.rows.runs, axis=1)  # (P, M)
         C = k[:, None, :] * (W * a).T + (W * tau).T  # (P, q, M): cov(c_j(x_p), g)
         Z = solve_lower(self.factor.lower, C.reshape(-1, len(W)).T).T.reshape(C.shape)
         mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
         return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
+
+    def likeness(self, runs: IntArray, configs: Array) -> Array:
+        """(P, N) correlation of old runs, then of new configurations, with all old runs."""
+        inputs = np.concatenate([self._inputs[runs], self.new_inputs(configs)])
+        who = np.concatenate([runs, np.full(len(configs), NEW)])
+        return kinship(inputs, who, self._inputs, np.arange(len(self._inputs)), self.values)
 
     def new_inputs(self, configs: Array) -> Array:
         """Scaled new configurations."""

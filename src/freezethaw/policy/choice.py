@@ -123,11 +123,19 @@ def _compare(
     bests = [best_expected(o, epochs, lengths[leaders]) for o in outlooks]
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     price = np.concatenate([options.price_old[old], options.price_new[new]])
-    surprise = surprises(lengths, done, epochs, options.max_epochs)
+    alike = likeness_to_others(posteriors, weights, runs, options.candidates[new])
+    surprise = surprises(lengths, alike, done, epochs, options.max_epochs)
     found = gains([o.without(len(leaders)) for o in outlooks], bests, weights, surprise)
     rate, at = rates(found, epochs, done, price, options.left)
     scores = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
     return _Comparison(tuple(bests), found, epochs, done, price, scores, at)
+
+
+def likeness_to_others(posteriors: Sequence[Posterior], weights: Array, runs: IntArray, candidates: Array) -> Array:
+    """(P, N) correlation of these runs, then of the candidates, with all other runs, averaged over the samples."""
+    alike = np.average([p.likeness(runs, candidates) for p in posteriors], axis=0, weights=weights)
+    alike[np.arange(len(runs)), runs] = 0.0
+    return np.asarray(alike)
 
 
 def contenders(posterior: Posterior) -> IntArray:

@@ -3,9 +3,10 @@
 A forecast extends what was seen. Where no run has been trained long, nothing was seen that could contradict it: if all
 short curves are flat, the model is sure that long ones are, and never finds the run that falls late. So in each
 doubling of training time a run may surprise, and is then anywhere within the spread of all losses about its forecast.
-If n runs have been through that stretch, the chance is of the order of 1 / (n + 1) (Laplace's rule of succession). It
-is the same for all runs that stand at one epoch, so that those go on which are near the best. And since a stretch costs
-as many epochs as it is long, all stretches get about the same share of what exploring costs, as in successive halving.
+If n runs have been through that stretch, the chance is of the order of 1 / (n + 1) (Laplace's rule of succession).
+Runs speak for those that are like them: where all long runs lie in one corner of the space, they say little of the
+rest, whatever the forecasts there extend. Since a stretch costs as many epochs as it is long, all stretches get about
+the same share of what exploring costs, as in successive halving.
 """
 
 from __future__ import annotations
@@ -19,12 +20,21 @@ SURPRISE = 0.05  # chance in a doubling of time that no run has seen
 SPREAD = 1.0  # of a run that surprises, in model units: that of all losses
 
 
-def surprises(lengths: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
-    """(P, E) chance of a surprise of runs that stand at `done`, up to each epoch; `lengths` are those of all runs."""
+def surprises(lengths: Array, likeness: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
+    """(P, E) chance of a surprise of runs that stand at `done`, up to each epoch.
+
+    `lengths` (N,) are those of all runs, and `likeness` (P, N) how much each of them speaks for each of the P.
+    """
     edges = stretches(max_epochs)
-    seen = covered(np.zeros(len(lengths)), lengths, edges).sum(axis=0)
-    ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)
-    return np.asarray(-np.expm1(ahead @ np.log1p(-SURPRISE / (1.0 + seen))))
+    seen = neighbours(likeness) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
+    ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)  # (P, E, J)
+    return np.asarray(-np.expm1(np.matmul(ahead, np.log1p(-SURPRISE / (1.0 + seen))[:, :, None])[:, :, 0]))
+
+
+def neighbours(likeness: Array) -> Array:
+    """(P, N) for how many runs each of the N counts: for one on average, and for more the more alike it is."""
+    total = likeness.sum(axis=1, keepdims=True)
+    return np.divide(likeness * likeness.shape[1], total, out=np.zeros_like(likeness), where=total > 0.0)
 
 
 def stretches(max_epochs: int) -> Array:
