@@ -52,6 +52,7 @@ class Commands(TyperGroup):
             raise
 
 
+LEFT = 3  # exit code of a command that a signal asked to leave
 app = typer.Typer(
     cls=Commands,
     name="freezethaw",

@@ -9,6 +9,7 @@ import typer
 
 from freezethaw.cli import trainings, words
 from freezethaw.cli.app import (
+    LEFT,
     JsonOption,
     UsageError,
     app,
@@ -23,8 +24,6 @@ from freezethaw.cli.trainings import EpochLimitOption, EveryOption, InMemoryOpti
 
 if TYPE_CHECKING:
     from freezethaw.runtime.worker_process import Place, Served
-
-LEFT = 3  # exit code where it was asked to leave
 
 
 @app.command(cls=WithCommand)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freezethaw.cli import trainings, words
-from freezethaw.cli.app import JsonOption, UsageError, app, console, masked, only_json, print_json, url_of
+from freezethaw.cli.app import LEFT, JsonOption, UsageError, app, console, masked, only_json, print_json, url_of
 from freezethaw.cli.trainings import (
     EpochLimitOption,
     EveryOption,
@@ -105,6 +105,10 @@ def run(
         print_json(_result(result, study, url))
     else:
         _show_result(result, study, url, int(entries["max_epochs"]))
+    from freezethaw.runtime.worker import UNFINISHED
+
+    if result.reason == UNFINISHED:
+        raise typer.Exit(LEFT)
 
 
 def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
@@ -128,9 +132,9 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
             tags=entries.get("tags"),
             progress=not quiet,
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as asked:
         typer.echo("frozen: the same command continues the study", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(LEFT if str(asked) in ("SIGTERM", "SIGUSR1") else 130) from None
 
 
 def _budget(

@@ -28,6 +28,7 @@ PAUSE = 0.2  # seconds before asking again where everything is under way
 HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
 HOPELESS_NOW = 50  # the same in a row, though other runs trained before
 DIED = "worker died"
+UNFINISHED = "left: the study can be continued"  # why a worker ended that was asked to
 OVERDUE = 5  # exit code of a process whose training hung
 
 
@@ -90,7 +91,7 @@ class Worker:
             if decision is not None:
                 self.carry_out(decision, careful=inherited)
                 check_hope(self.study)
-        return "left: the study can be continued"
+        return UNFINISHED
 
     def _next(self) -> tuple[Decision | None, bool]:
         """What a dead worker left (True), or a new decision; None where nobody should go on with what was left."""
