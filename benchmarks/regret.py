@@ -6,6 +6,7 @@
     python -m benchmarks.regret --suite lcbench --clock seconds    ours, told the seconds of each epoch
     python -m benchmarks.regret --all                              all of these, and 1000 epochs on four tables each
     python -m benchmarks.regret --report [--by-table]              the tables of all that is recorded
+    python -m benchmarks.regret --floor 8                          what nobody goes below with eight workers
 
 Regret is (loss of what is recommended - best in the table) / (median final loss - best in the table), at most 1; where
 a table has several seeds each run draws one, and a recommendation is scored by the mean over seeds. What is recorded
@@ -20,8 +21,12 @@ from collections.abc import Sequence
 from multiprocessing import Pool
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import records, report, tables
 from benchmarks.ours import Setup, play
+from benchmarks.scores import print_table
+from benchmarks.simulate import AT, Game
 
 SUITES = ("taskset", "lcbench", "arlbench")
 
@@ -98,6 +103,16 @@ def every_kind(args: argparse.Namespace) -> list[Setup]:
     return setups + [Setup(name, seed, 1000) for name, seed in games if name in few and seed < 3]
 
 
+def print_floor(args: argparse.Namespace) -> None:
+    """Mean over each suite: with W workers no run has more than 1 / W of all epochs, whoever decides."""
+    body = []
+    for suite in args.suite:
+        games = [Game(t, 0, 1) for t in tables.load().values() if t.suite == suite]
+        means = [np.mean([game.floor(at // args.floor) for game in games]) for at in AT if at >= args.floor]
+        body.append([suite, *(f"{mean:.3f}" for mean in means)])
+    print_table([f"floor of {args.floor} workers", *(str(at) for at in AT if at >= args.floor)], body)
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--policy", default=None, help="unless said, the study's default")
@@ -111,7 +126,11 @@ def main() -> None:
         "--by-table", action="store_true", help="with the report: table by table, against the best rival"
     )
     parser.add_argument("--baseline", default=report.OURS, help="with the report: the method that others are held to")
+    parser.add_argument("--floor", type=int, help="only print the least regret that so many workers could have")
     args = parser.parse_args()
+    if args.floor:
+        print_floor(args)
+        return
     if not args.report:
         setups = (
             every_kind(args)

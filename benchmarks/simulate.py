@@ -92,6 +92,11 @@ class Game:
             return 1.0
         return float(min(max((self.recommended - self.lowest) / (self.median - self.lowest), 0.0), 1.0))
 
+    def floor(self, epochs: int) -> float:
+        """Regret that nobody goes below who trains no row longer than this, though all losses were known beforehand."""
+        reached = self.true[:, :epochs]
+        return float((reached[np.isfinite(reached)].min() - self.lowest) / (self.median - self.lowest))
+
     def nearest_unused(self, config: Mapping[str, Any], used: set[int]) -> int:
         """The row nearest to a proposal, by the space's features, that was not used before."""
         if len(used) >= len(self.features):

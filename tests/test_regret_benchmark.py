@@ -95,6 +95,15 @@ def test_regret_is_scaled_by_the_median_final_loss_and_follows_what_is_recommend
     assert game.curve[-1] == game.curve[0], "who has an opinion keeps it until the next"
 
 
+def test_nobody_is_below_the_floor_of_short_runs():
+    game = Game(small_table(), 0, 100)
+    for row in range(12):
+        game.train(row)
+        game.train(row)
+    assert game.curve[-1] == pytest.approx(game.floor(2)) != 0.0
+    assert game.floor(game.table.epochs) == 0.0
+
+
 def test_a_game_ends_with_its_budget_and_counts_what_diverges():
     game = Game(small_table(), 0, 4)
     for row in (3, 3, 3, 0):
