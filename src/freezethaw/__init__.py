@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from freezethaw.doors import Curve, forecast, import_optuna
+    from freezethaw.doors import Curve, export_optuna, forecast, import_optuna
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
@@ -64,6 +64,7 @@ _HOMES = {
     "StudyError": "errors",
     "StudyFinished": "errors",
     "TellError": "errors",
+    "export_optuna": "doors",
     "forecast": "doors",
     "import_optuna": "doors",
     "tune": "tune",
@@ -98,6 +99,7 @@ __all__ = [
     "StudyError",
     "StudyFinished",
     "TellError",
+    "export_optuna",
     "forecast",
     "import_optuna",
     "tune",

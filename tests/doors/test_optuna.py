@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -145,3 +146,40 @@ def test_what_is_no_source_of_curves():
 def test_it_is_imported_only_where_it_is_called():
     code = "import sys, freezethaw as ft; ft.import_optuna, ft.forecast; print('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+# And back.
+
+
+def test_a_study_becomes_one_of_optuna_and_comes_back(tmp_path):
+    space = ft.Space(
+        {"rate": ft.Float(1e-4, 1.0, log=True), "optimizer": ft.Choice("sgd", "adam"), "layers": 2}
+        | {"momentum": ft.Float(0.0, 0.9, when={"optimizer": "sgd"})}
+    )
+    study = ft.Study(space, max_epochs=3, name="mine", direction="maximize")
+    for optimizer in ("sgd", "adam"):
+        config = {"rate": 0.1, "optimizer": optimizer, "layers": 2} | ({"momentum": 0.5} if optimizer == "sgd" else {})
+        study.add_run(config, [0.1, 0.2, 0.3] if optimizer == "sgd" else [0.2, 0.1])
+    diverged = study.ask()
+    study.tell(diverged, math.nan)
+    study.ask()  # under way: left out
+    storage = f"sqlite:///{tmp_path}/optuna.db"
+    ft.export_optuna(study, storage)
+    new = optuna.load_study(study_name="mine", storage=storage)
+    assert [trial.state.name for trial in new.trials] == ["COMPLETE", "PRUNED", "FAIL"]
+    assert (new.best_value, new.best_params) == (0.3, {"rate": 0.1, "optimizer": "sgd", "layers": 2, "momentum": 0.5})
+    assert [trial.user_attrs["freezethaw_run"] for trial in new.trials] == [1, 2, 3]
+    back = ft.Study(space, max_epochs=3, direction="maximize")
+    ft.import_optuna(new, into=back)
+    assert [(run.config, run.losses) for run in back.runs] == [(run.config, run.losses) for run in study.runs[:2]]
+    new.optimize(lambda trial: trial.suggest_float("rate", 1e-4, 1.0, log=True), n_trials=1)
+
+
+def test_a_run_outside_the_space_of_today_is_named(tmp_path):
+    url = f"sqlite:///{tmp_path}/s.db"
+    with closing(ft.Study(SPACE, max_epochs=3, store=url)) as wide:
+        wide.add_run({"rate": 0.5, "optimizer": "sgd"}, [1.0])
+    narrow = ft.Space(rate=ft.Float(1e-4, 0.1, log=True), optimizer=ft.Choice("sgd", "adam"))
+    study = ft.Study(narrow, max_epochs=3, store=url)
+    with closing(study), pytest.raises(ft.CurveError, match="run 1 is no trial"):
+        ft.export_optuna(study)

@@ -1,4 +1,4 @@
-"""From Optuna: the intermediate values of a study's trials are curves. Optuna is needed only where this is called."""
+"""From Optuna and to it: the intermediate values of trials are curves. Optuna is needed only where this is called."""
 
 from __future__ import annotations
 
@@ -28,6 +28,39 @@ def import_optuna(source: Any, into: Study, name: str | None = None) -> tuple[Ru
     return add_curves(into, _curves(old))
 
 
+def export_optuna(study: Study, storage: Any = None, name: str | None = None) -> Any:
+    """A new study of Optuna with a trial for each run that is not being trained, for its samplers and plots.
+
+    A run that was trained to the end is a complete trial, with its last loss as value; a frozen one is pruned; one that
+    diverged or failed has failed. The losses are intermediate values, by epoch. `storage` and `name` as Optuna takes
+    them; `name` None is the study's own.
+    """
+    optuna = _library()
+    distributions = study.space.to_optuna()
+    trials = []
+    for run in study.runs:
+        if run.state != "pending":
+            try:
+                trials.append(_trial(optuna, run, distributions, run.epoch >= study.max_epochs))
+            except ValueError as error:
+                raise CurveError(f"run {run.number} is no trial that Optuna takes: {error}") from error
+    new = optuna.create_study(storage=storage, study_name=name or study.name, direction=study.direction)
+    new.add_trials(trials)
+    return new
+
+
+def _trial(optuna: Any, run: Run, distributions: dict[str, Any], whole: bool) -> Any:
+    state = "FAIL" if run.state in ("diverged", "failed") else "COMPLETE" if whole else "PRUNED"
+    return optuna.trial.create_trial(
+        state=optuna.trial.TrialState[state],
+        value=run.losses[-1] if run.losses and state != "FAIL" else None,
+        params=dict(run.config),
+        distributions={name: distributions[name] for name in run.config},
+        intermediate_values=dict(enumerate(run.losses, 1)),
+        user_attrs={"freezethaw_run": run.number},
+    )
+
+
 def read_optuna(source: Any, name: str | None = None) -> tuple[Curve, ...]:
     """The curves of all trials that are over and reported something; a trial's number is the run's name."""
     return _curves(_opened(source, name))
@@ -51,11 +84,16 @@ def _direction(old: Any) -> str:
     return directions[0]
 
 
-def _opened(source: Any, name: str | None) -> Any:
+def _library() -> Any:
     try:
         import optuna
     except ImportError:
         raise FreezeThawError("this needs optuna, which is not installed: pip install optuna") from None
+    return optuna
+
+
+def _opened(source: Any, name: str | None) -> Any:
+    optuna = _library()
     if isinstance(source, optuna.Study):
         return source
     if not isinstance(source, str):
