@@ -1,0 +1,155 @@
+"""Fill in docs/benchmarks.md and draw its picture from the results that are kept: `python -m docs.measured`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import records
+from benchmarks.report import SUITES, at_milestone, gather
+
+from docs.one_decision import filled
+from freezethaw import figures
+from freezethaw.figures.style import COLOURS, graph_objects
+
+PAGE = Path(__file__).parent / "benchmarks.md"
+IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+AT = (25, 50, 100, 200, 300)
+METHODS = {  # as recorded -> as shown
+    "freezethaw": "freezethaw",
+    "ASHA promotion (Syne Tune)": "ASHA (Syne Tune)",
+    "ASHA promotion (rule of the paper)": "ASHA (rule of its paper)",
+    "DEHB": "DEHB",
+    "TPE + Hyperband (Optuna)": "TPE + Hyperband (Optuna)",
+    "random": "random",
+}
+NAMES = {"taskset": "TaskSet", "lcbench": "LCBench", "arlbench": "ARLBench", "deepobs": "DeepOBS"}
+Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, games
+
+
+def kept(name: str) -> dict[str, Any]:
+    """One file of results."""
+    return dict(json.loads((RESULTS / name).read_text(encoding="utf-8")))
+
+
+def regrets() -> Regrets:
+    """Means over the games that all methods have played."""
+    found: Regrets = {}
+    every = records.everything(records.FOLDER)
+    for suite in SUITES:
+        games = {m: played for m, played in gather(every, suite, "candidates", "regret").items() if m in METHODS}
+        found[suite] = {}
+        for at in AT:
+            played = {method: at_milestone(games[method], at) for method in games}
+            common = sorted(set.intersection(*(set(p) for p in played.values())))
+            for method, regret in played.items():
+                values = np.array([regret[game] for game in common])
+                error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+                found[suite].setdefault(method, {})[at] = float(values.mean()), error, len(common)
+    return found
+
+
+def regret_table(found: Regrets) -> str:
+    """After 50, 100, 200 and 300 epochs."""
+    lines = [f"| suite | games | {' | '.join(METHODS.values())} |", "|---" * (len(METHODS) + 2) + "|"]
+    for suite, methods in found.items():
+        cells = [" / ".join(f"{methods[m][at][0]:.2f}" for at in AT[1:]) if m in methods else "" for m in METHODS]
+        games = methods["freezethaw"][AT[-1]][2]
+        lines.append(f"| {NAMES[suite]} | {games} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def forecast_table() -> str:
+    """Log-likelihood and CRPS of later losses, and how often the bands hold."""
+    lines = ["| suite | default | paper's model | last value | power law | 90 % band | 50 % band |", "|---" * 7 + "|"]
+    for suite, queries in kept("forecast.json")["results"].items():
+        later = queries["later"]
+        cells = [f"{later[m]['log_likelihood']:.2f} / {1000 * later[m]['crps']:.1f}" for m in ("drift", "paper")]
+        cells += [f"{later[m]['log_likelihood']:.2f} / {1000 * later[m]['crps']:.1f}" for m in ("last", "power")]
+        cells += [f"{100 * later['drift'][k]:.0f} %" for k in ("covered_90", "covered_50")]
+        lines.append(f"| {NAMES[suite]} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def latency_table() -> str:
+    """Seconds of one decision."""
+    lines = ["| observed epochs | median | 99th percentile | worst | memory |", "|---" * 5 + "|"]
+    for at, found in sorted(kept("latency.json")["decision"].items(), key=lambda item: int(item[0])):
+        cells = [f"{found[k]:.2f} s" for k in ("median", "p99", "worst")]
+        lines.append(f"| {at} | {' | '.join(cells)} | {found['megabytes']:.0f} MB |")
+    return "\n".join(lines) + "\n"
+
+
+def store_table() -> str:
+    """Commits per second of 64 processes, the median of the rounds."""
+    rows = kept("store.json")["commits"]
+    lines = ["| database | writer | commits per second | longest wait | failed |", "|---" * 5 + "|"]
+    for database, writer in dict.fromkeys((row["database"], row["writer"]) for row in rows):
+        own = [row for row in rows if (row["database"], row["writer"]) == (database, writer)]
+        speed, wait = np.median([r["commits_per_second"] for r in own]), max(r["worst_wait"] for r in own)
+        failed = sum(len(row["failures"]) for row in own)
+        lines.append(f"| {database} | {writer} | {speed:.0f} | {wait:.1f} s | {failed} |")
+    return "\n".join(lines) + "\n"
+
+
+def faults_table() -> str:
+    """Workers killed, and what became of the losses."""
+    lines = [
+        "| what was killed | kills | losses lost | trained again | allowed | decisions replayed |",
+        "|---" * 6 + "|",
+    ]
+    found = kept("faults.json")
+    for database in ("sqlite", "postgresql"):
+        one = found[f"{database}/kills"]
+        again = f"{one['trained_again']} | {one['allowed_again']} | {one['replayed']} of {one['decisions']}"
+        lines.append(f"| {one['workers']} workers, {database} | {one['kills']} | {one['lost']} | {again} |")
+    found = kept("faults_runtime.json")  # whose auditor ends the benchmark at the first loss that is gone
+    names = {"kill_worker": "workers of a real `tune`, SIGKILL", "terminate_worker": "the same, SIGTERM"}
+    for key, name in (names | {"kill_parent": "the process that called `tune`"}).items():
+        one = found[key]
+        again = f"{one['trained_again']} | {one['allowed_again']} | {one['replayed']} of {one['decisions']}"
+        lines.append(f"| {name} | {one['shots']} | 0 | {again} |")
+    return "\n".join(lines) + "\n"
+
+
+def picture(found: Regrets) -> Any:
+    """Mean regret against epochs, a panel for each suite."""
+    from plotly.subplots import make_subplots
+
+    titles = [NAMES[suite] for suite in found]
+    figure = make_subplots(cols=len(found), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
+    scatter = graph_objects().Scatter
+    for place, suite in enumerate(found, 1):
+        for number, method in enumerate(METHODS):
+            means = [found[suite][method][at][0] for at in AT]
+            errors = {"type": "data", "array": [found[suite][method][at][1] for at in AT], "thickness": 1, "width": 2}
+            line = {"color": COLOURS[number], "width": 3 if number == 0 else 1.8}
+            figure.add_trace(
+                scatter(x=AT, y=means, error_y=errors, name=METHODS[method], line=line, showlegend=place == 1),
+                row=1, col=place,
+            )  # fmt: skip
+    figure.update_xaxes(title_text="Epochs trained in all", type="log", tickvals=AT, ticktext=[str(at) for at in AT])
+    figure.update_yaxes(title_text="Normalised regret", col=1, rangemode="tozero")
+    legend = {"orientation": "h", "y": -0.22}
+    return figure.update_layout(template="plotly_white", legend=legend, margin={"t": 40, "b": 90, "l": 70, "r": 20})
+
+
+def main() -> None:
+    """Fill in the page, and draw its picture."""
+    regret = regrets()
+    tables = {
+        "regret": regret_table(regret), "forecast": forecast_table(), "latency": latency_table(),
+        "store": store_table(), "faults": faults_table(),
+    }  # fmt: skip
+    text = PAGE.read_text(encoding="utf-8")
+    for mark, table in tables.items():
+        text = filled(text, mark, table)
+    PAGE.write_text(text, encoding="utf-8")
+    print(figures.write_png(picture(regret), IMAGES / "regret.png", 1100, 440, scale=1.5))
+
+
+if __name__ == "__main__":
+    main()
