@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals store faults fire ray workers paper figures clean
+.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals store faults fire ray workers crowd paper figures clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -100,7 +100,10 @@ ray: $(VENV)/.dev  ## benchmark: the Ray engine with actors, a node and the driv
 workers: $(VENV)/.dev  ## benchmark: what a second worker brings
 	$(BIN)/python -m benchmarks.workers $(ARGS)
 
-bench: forecast latency regret store faults fire ray workers  ## all benchmarks; with RIVALS=1 rivals too
+crowd: $(VENV)/.dev  ## benchmark: 64 simulated workers on a large study
+	$(BIN)/python -m benchmarks.crowd $(ARGS)
+
+bench: forecast latency regret store faults fire ray workers crowd  ## all benchmarks; with RIVALS=1 rivals too
 
 # resumable, study by study; ARGS="--problem pmf" is one problem, ARGS="--processes 16" takes more cores
 paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: a small version in minutes
