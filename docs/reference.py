@@ -28,6 +28,7 @@ ADAPTERS = {
     "pytorch": ("thawed",), "distributed": ("everywhere",), "sklearn": ("thawed", "train_epoch"), "xgboost": ("boost",),
     "lightgbm": ("boost",), "keras": ("FreezeThaw",), "lightning": ("FreezeThaw",), "transformers": ("FreezeThaw",),
 }  # fmt: skip
+FIRST = ("tune", "Study", "Space", "Float", "Int", "Choice", "Budget", "Checkpoints", "Prices")  # what a new user meets
 BASE = {name for kind in (object, Exception) for name in dir(kind)}
 
 
@@ -153,9 +154,11 @@ def entries() -> dict[str, list[Entry]]:
     """Every public name, by the module that one imports it from."""
     from freezethaw.trainers import TrainingRun
 
-    found = {
-        "freezethaw": [*(entry(name, getattr(ft, name)) for name in ft.__all__), entry("TrainingRun", TrainingRun)]
-    }
+    own = {name: getattr(ft, name) for name in (*FIRST, *sorted(set(ft.__all__) - set(FIRST)))}
+    errors = [name for name, thing in own.items() if inspect.isclass(thing) and issubclass(thing, Exception)]
+    found = {"freezethaw": [entry(name, thing) for name, thing in own.items() if name not in errors]}
+    found["freezethaw"].insert(len(FIRST), entry("TrainingRun", TrainingRun))
+    found["freezethaw: errors"] = [entry(name, own[name]) for name in errors]
     for name in MODULES:
         module = importlib.import_module(name)
         public = [(n, getattr(module, n)) for n in module.__all__ if callable(getattr(module, n))]
@@ -196,10 +199,11 @@ def api_page() -> str:
     for module, found in (entries() | adapters()).items():
         lines += ["", f"## `{module}`"]
         for one in found:
-            lines += ["", f"### `{one.name}`", "", "```py", one.call, "```", "", *one.words.splitlines()]
-            if one.fields:
+            call = ["", "```py", one.call, "```"] if "(" in one.call else []
+            lines += ["", f"### `{one.name}`", *call, "", *one.words.splitlines()]
+            if fields := [field for field in one.fields if field[2]]:  # others say it by their names
                 lines += ["", "| field | default | |", "|---|---|---|"]
-                lines += [f"| `{n}` | {f'`{_cell(d)}`' if d else ''} | {_cell(w)} |" for n, d, w in one.fields]
+                lines += [f"| `{n}` | {f'`{_cell(d)}`' if d else ''} | {_cell(w)} |" for n, d, w in fields]
             if one.members:
                 lines += ["", "| | |", "|---|---|"]
                 lines += [f"| `{_cell(c)}` | {_cell(' '.join(w.split()))} |" for c, w in one.members]

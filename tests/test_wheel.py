@@ -1,0 +1,80 @@
+"""The wheel, as a new user gets it: built, installed without extras into an empty environment, imported."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import freezethaw as ft
+
+ROOT = Path(__file__).parents[1]
+SECONDS, MEGABYTES, IMPORT = 60.0, 300.0, 0.5
+IMPORTED = "import time; t = time.perf_counter(); import freezethaw; print(time.perf_counter() - t)"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and not os.environ.get("FREEZETHAW_CI"):
+        pytest.skip("the wheel cannot be built here: no network?")
+    assert done.returncode == 0, done.stderr
+    [found] = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_has_all_it_needs_and_no_tests(wheel):
+    assert f"-{ft.__version__}-" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    for wanted in ("py.typed", "server/static/page.css", "server/static/page.js", "examples/digits.py", "__main__.py"):
+        assert f"freezethaw/{wanted}" in names
+    assert {name.split("/")[0] for name in names} == {"freezethaw", f"freezethaw-{ft.__version__}.dist-info"}
+    assert not [name for name in names if "test" in name or name.endswith((".db", ".pyc"))]
+    assert wheel.stat().st_size < 1_000_000
+
+
+@pytest.mark.slow
+def test_it_installs_quickly_and_small_and_imports_at_once(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
+    python = tmp_path / "empty" / "bin" / "python"
+    before = size(tmp_path / "empty")
+    began, spent = time.monotonic(), processor_seconds()
+    done = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", wheel], capture_output=True, text=True, check=False
+    )
+    took, spent = time.monotonic() - began, processor_seconds() - spent
+    if done.returncode and not os.environ.get("FREEZETHAW_CI"):
+        pytest.skip("its dependencies cannot be installed here: no network?")
+    assert done.returncode == 0, done.stderr
+    grown = (size(tmp_path / "empty") - before) / 1e6
+    imports = min(float(run(python, "-c", IMPORTED)) for _ in range(5))
+    print(f"installed in {took:.0f} s ({spent:.0f} s of processor), {grown:.0f} MB; import {imports:.3f} s")
+    assert run(python, "-m", "freezethaw", "--version").split()[-1] == ft.__version__
+    assert re.search(r"\brun\b", run(python, "-m", "freezethaw", "--help"))
+    assert run(python, "-c", "import freezethaw as ft; print(ft.Study(ft.Space(x=ft.Float(0, 1)), 3).ask().run)") == "1"
+    assert grown < MEGABYTES
+    assert imports < IMPORT
+    assert spent < SECONDS  # a machine that is busy with other tests takes longer
+
+
+def processor_seconds():
+    """Of the processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
