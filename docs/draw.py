@@ -1,7 +1,8 @@
 """Draw the pictures of the docs: `python -m docs.draw [FOLDER]`, or `make figures`. Seeded, so they come out the same.
 
 The paper's figures 1 and 2 use `model="paper"` on curves drawn from that very model. One more shows the default model
-on real curves of TaskSet, or, where the data folder is absent, on a synthetic family.
+on real curves of TaskSet, or, where the data folder is absent, on a synthetic family. Where it is there, two show what
+forecasts for the pruned trials of an Optuna study are worth.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from benchmarks import tables
+from benchmarks import optuna_door, tables
 
 from freezethaw import figures
+from freezethaw.figures import style
 from freezethaw.model.belief import Forecaster, Observations, from_scratch
 from freezethaw.model.correlation import correlation
 from freezethaw.model.kernels import exponential_decay
@@ -24,6 +27,7 @@ IMAGES = Path(__file__).parent / "images"
 LENGTHS = (30, 4, 12, 3, 22, 7, 16, 2)
 HORIZON = 40
 TASKSET = 0  # which of its tables
+NAMES = {"lcbench": "LCBench", "taskset": "TaskSet"}
 CONTEXT, SHOWN = 40, 6  # runs that the model sees, and those that the picture shows
 
 
@@ -73,6 +77,28 @@ def synthetic_runs(rng: np.random.Generator) -> tuple[str, np.ndarray, np.ndarra
     return "synthetic", x, curves, Geometry.plain(2)
 
 
+def pruned_trials(found: optuna_door.Pruned, where: str) -> Any:
+    """Forecasts of the last loss of pruned trials against what it would have been, beside their last losses."""
+    low, median, high = found.quantiles
+    edges = np.quantile(found.truth, [0.01, 0.99])  # a few trials end far off, and would squeeze all others together
+    figure = style.empty_figure(
+        f"{len(found.truth)} pruned trials of an Optuna study, {where}",
+        f"forecast from the losses before pruning (median {np.median(found.seen):.0f} epochs)",
+        "loss at the last epoch, had it not been pruned",
+        "forecast, with 90 % interval",
+    )
+    figure.add_scatter(x=edges, y=edges, mode="lines", line={"color": style.FAINT, "dash": "dot"}, name="exact")
+    bars = {"symmetric": False, "array": high - median, "arrayminus": median - low, "width": 0, "thickness": 1}
+    dots = {"color": style.colour(0), "size": 6}
+    bars["color"] = style.faded(style.colour(0), 0.25)
+    figure.add_scatter(x=found.truth, y=median, error_y=bars, mode="markers", marker=dots, name="forecast")
+    plain = {"color": style.SOFT, "size": 5, "symbol": "x-thin-open"}
+    figure.add_scatter(x=found.truth, y=found.last, mode="markers", marker=plain, name="last loss seen")
+    span = edges[1] - edges[0]
+    figure.update_xaxes(range=[edges[0] - 0.05 * span, edges[1] + 0.05 * span])
+    return figure.update_yaxes(range=[edges[0] - 0.3 * span, edges[1] + 0.3 * span])
+
+
 def main(folder: Path = IMAGES) -> list[Path]:
     """Write every picture into the folder."""
     small = {"width": 620, "height": 460, "scale": 2}
@@ -99,7 +125,19 @@ def main(folder: Path = IMAGES) -> list[Path]:
     kept = json.loads(FORECASTS.read_text())["results"]
     histograms = {suite: found["later"]["drift"]["pit"] for suite, found in kept.items()}
     written.append(figures.write_png(figures.calibration(histograms), folder / "calibration.png", 820, 480, scale=2))
+    for suite, table in first_tables().items():
+        found, _ = optuna_door.played(table)
+        name = folder / f"optuna_{suite}.png"
+        written.append(figures.write_png(pruned_trials(found, NAMES[suite]), name, 640, 560, scale=2))
     return written
+
+
+def first_tables() -> dict[str, tables.Table]:
+    """Of each suite that the pruned trials are drawn for; none where there are no data."""
+    known = {} if tables.data_folder() is None else tables.load()
+    return {
+        suite: next(t for key, t in known.items() if key.startswith(suite)) for suite in optuna_door.TABLES if known
+    }
 
 
 if __name__ == "__main__":
