@@ -55,3 +55,9 @@ def test_what_scripts_fill_in_is_filled_in():
         marks = re.findall(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
         assert len(marks) >= 3
         assert all(words.strip() for _, words in marks)
+
+
+def test_links_and_pictures_of_the_readme_lead_somewhere():
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for link in re.findall(r"\]\(([^)#]+)", (DOCS.parent / name).read_text("utf-8")):
+            assert link.startswith("https://") or (DOCS.parent / link).exists(), (name, link)
