@@ -64,6 +64,14 @@ def test_a_worker_that_gets_sigterm_saves_and_leaves_and_another_goes_on(cluster
     assert events(url, "worker died") == []
 
 
+def test_an_epoch_that_takes_too_long_fails_its_run_and_others_go_on(cluster, url):
+    result = tuned(trainings.sleepy, cluster, url, budget=9, epoch_limit=1.5)
+    by_rate = {run.config["rate"]: run for run in result.runs}
+    assert by_rate[0.2].state == "finished"
+    assert (by_rate[0.8].state, by_rate[0.8].losses) == ("failed", (1.0,))
+    assert "longer than 1.5 s for one epoch (epoch 2)" in events(url, "run failed")[0].text
+
+
 def test_ctrl_c_freezes_the_runs_and_the_same_call_continues(cluster, url):
     def interrupt(notice):
         if notice.kind == "epoch":
