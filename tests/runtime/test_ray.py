@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has
 
 @pytest.fixture(scope="module")
 def cluster():
+    """In CI a missing library is a failure; on a laptop its tests are skipped."""
+    if not os.environ.get("FREEZETHAW_CI"):
+        pytest.importorskip("ray")
     with fire.cluster(workers=2) as found:
         yield found
 
@@ -130,6 +133,35 @@ def test_several_machines_need_a_store_that_they_share(url, monkeypatch):
     monkeypatch.setattr(engine, "library", Library)
     with pytest.raises(ft.StudyError, match="cluster has 3 machines, and a store in SQLite is for one; give a Postgr"):
         ft.tune(trainings.descend, SPACE, 3, 6, store=url, engine=ft.RayEngine())
+
+
+def test_the_dashboard_is_off_and_the_token_on_unless_asked_and_no_cluster_is_a_clear_message(url, monkeypatch):
+    asked = []
+
+    class Away(Library):
+        exceptions = type("exceptions", (), {"RayError": RuntimeError})
+
+        @staticmethod
+        def is_initialized():
+            return False
+
+        @staticmethod
+        def init(*where, **how):
+            asked.append((where, how["include_dashboard"]))
+            raise ConnectionError("nobody there")
+
+    monkeypatch.setattr(engine, "library", Away)
+    for crew in (ft.RayEngine(), ft.RayEngine(address="192.0.2.1:6379", dashboard=True)):
+        with pytest.raises(ft.StudyError, match="cannot connect to a Ray cluster: nobody there"):
+            ft.tune(trainings.descend, SPACE, 3, 6, store=url, engine=crew)
+    assert asked == [((None,), False), (("192.0.2.1:6379",), True)]
+    code = "import os; from freezethaw.runtime.ray import library; library(); print(os.environ['RAY_AUTH_MODE'])"
+    for before, after in (({}, "token"), ({"RAY_AUTH_MODE": "disabled"}, "disabled")):
+        environment = {k: v for k, v in os.environ.items() if k != "RAY_AUTH_MODE"} | before
+        found = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert found.stdout.strip() == after
 
 
 def test_resources_as_ray_takes_them():
