@@ -34,7 +34,8 @@ def surprises(lengths: Array, likeness: Array, done: Array, epochs: Array, max_e
 def neighbours(likeness: Array) -> Array:
     """(P, N) for how many runs each of the N counts: for one on average, and for more the more alike it is."""
     total = likeness.sum(axis=1, keepdims=True)
-    return np.divide(likeness * likeness.shape[1], total, out=np.zeros_like(likeness), where=total > 0.0)
+    counts = likeness * likeness.shape[1]
+    return np.asarray(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0))
 
 
 def stretches(max_epochs: int) -> Array:
