@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals store faults fire ray workers crowd paper figures clean
+.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals store faults fire ray workers crowd paper figures fuzz clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,8 +41,8 @@ test: $(VENV)/.dev $(LIBRARIES)  ## the whole test suite
 
 COVERED := model policy store
 coverage: $(VENV)/.dev  ## branch coverage of model, policy and store: at least 90 % (ten minutes)
-	$(BIN)/python -m pytest -n 2 --cov-branch --cov-fail-under=90 $(COVERED:%=--cov=freezethaw.%) $(COVERED:%=tests/%) \
-		tests/test_study.py tests/test_tell.py tests/test_skeleton.py $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov-branch --cov-fail-under=90 $(COVERED:%=--cov=freezethaw.%) $(COVERED:%=tests/%) \
+		tests/test_study.py tests/test_tell.py $(ARGS)
 
 docs: $(VENV)/.dev  ## build the documentation, without a warning, and run its doctests
 	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs docs/_build/doctest
@@ -114,6 +114,10 @@ paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: 
 
 figures: $(VENV)/.dev  ## redraw the pictures of the docs
 	$(BIN)/python -m docs.draw
+
+fuzz: $(VENV)/.dev  ## the HTTP API under schemathesis: no request is an error of the server (minutes)
+	$(BIN)/python -m pip install --quiet 'schemathesis>=4'
+	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -185,8 +185,9 @@ def p_min(study: Study, most: int = 15) -> Figure:
     names, y = [f"run {run}" for run, _ in found], [chance for _, chance in found]
     told = [percent(chance) for chance in y]
     figure.add_bar(
-        x=names, y=y, marker={"color": COLOURS[0]}, text=told, textposition="outside", cliponaxis=False,
-        hovertemplate="%{x}: %{text}<extra></extra>", showlegend=False,
+        x=names, y=y, marker={"color": COLOURS[0]}, textposition="outside", cliponaxis=False, constraintext="none",
+        text=[words if chance >= 0.01 else "" for words, chance in zip(told, y, strict=True)], textfont={"size": 12},
+        customdata=told, hovertemplate="%{x}: %{customdata}<extra></extra>", showlegend=False,
     )  # fmt: skip
     figure.update_xaxes(type="category", showgrid=False)
     return figure.update_yaxes(tickformat=".0%", range=[0, 1.15 * max(y)])

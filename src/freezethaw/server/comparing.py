@@ -63,6 +63,6 @@ def _row(one: Mapping[str, Any]) -> str:
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
     return (
         f'<tr><th scope="row"><a href="/studies/{key}">{escape(one["name"])}</a></th><td class=n>{loss}</td>'
-        f"<td>{where}</td><td class=n>{one['epochs']}</td><td class=n>{parts.duration(one['hours'])}</td>"
+        f"<td class=whole>{where}</td><td class=n>{one['epochs']}</td><td class=n>{parts.duration(one['hours'])}</td>"
         f"<td class=n>{sum(one['runs'].values())}</td><td class=config>{config}</td></tr>"
     )

@@ -62,7 +62,7 @@
     if (layout.showlegend) layout.margin.b = 78;
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
-      axis.tickfont = { size: 12 };
+      axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly makes powers of ten a quarter larger
       if (axis.title) axis.title.font = { size: 13 };
     }
     if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
