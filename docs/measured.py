@@ -1,8 +1,9 @@
-"""Fill in docs/benchmarks.md and draw its picture from the results that are kept: `python -m docs.measured`."""
+"""Fill in the tables of benchmarks.md and theory.md from the results that are kept: `python -m docs.measured`."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from docs.one_decision import filled
 from freezethaw import figures
 from freezethaw.figures.style import COLOURS, graph_objects
 
-PAGE = Path(__file__).parent / "benchmarks.md"
+PAGE, THEORY = Path(__file__).parent / "benchmarks.md", Path(__file__).parent / "theory.md"
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 AT = (25, 50, 100, 200, 300)
@@ -115,6 +116,39 @@ def faults_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def beyond_table(every: list[dict[str, Any]]) -> str:
+    """What our additions to the paper's method gain, one by one, as far as that was measured."""
+    lines = ["| beyond the paper | measured as | without | with |", "|---" * 4 + "|"]
+    for suite, queries in kept("forecast.json")["results"].items():
+        paper, ours = (queries["later"][m]["log_likelihood"] for m in ("paper", "drift"))
+        what = f"drop, drift, a scale for each run | log-likelihood of later losses, {NAMES[suite]}"
+        lines.append(f"| {what} | {paper:.2f} | {ours:.2f} |")
+    for suite in SUITES:
+        games = gather(every, suite, "candidates", "regret")
+        with_them, without = (at_milestone(games[m], 300) for m in ("freezethaw", "freezethaw, without surprises"))
+        both = sorted(set(with_them) & set(without))
+        means = [float(np.mean([played[game] for game in both])) for played in (without, with_them)]
+        what = f"surprises: exploration in time | regret after 300 epochs, {NAMES[suite]}"
+        lines.append(f"| {what} | {means[0]:.3f} | {means[1]:.3f} |")
+    ratio = kept("carried.json")["geometric_mean"]
+    lines.append(
+        "| samples carried on, not drawn afresh | distance of forecasts from those of fresh samples, in units of the "
+        f"distance among fresh ones | 1 | {ratio:.2f} |"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def source(*names: str) -> str:
+    """Which results these are, and of which commit."""
+    found = []
+    for name in names:
+        command = ["git", "log", "-1", "--format=%h of %cs", "--", str(RESULTS / name)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=RESULTS)  # noqa: S603 - git
+        commit = said.stdout.strip()
+        found.append(f"`{name}`, commit {commit}")
+    return f"\nResults: {'; '.join(found)}.\n"
+
+
 def picture(found: Regrets) -> Any:
     """Mean regret against epochs, a panel for each suite."""
     from plotly.subplots import make_subplots
@@ -137,17 +171,26 @@ def picture(found: Regrets) -> Any:
     return figure.update_layout(template="plotly_white", legend=legend, margin={"t": 40, "b": 90, "l": 70, "r": 20})
 
 
+def fill(page: Path, tables: dict[str, str]) -> None:
+    """Put tables between their marks."""
+    text = page.read_text(encoding="utf-8")
+    for mark, table in tables.items():
+        text = filled(text, mark, table)
+    page.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Fill in the page, and draw its picture."""
     regret = regrets()
     tables = {
-        "regret": regret_table(regret), "forecast": forecast_table(), "latency": latency_table(),
-        "store": store_table(), "faults": faults_table(),
-    }  # fmt: skip
-    text = PAGE.read_text(encoding="utf-8")
-    for mark, table in tables.items():
-        text = filled(text, mark, table)
-    PAGE.write_text(text, encoding="utf-8")
+        "regret": regret_table(regret) + source("regret"),
+        "forecast": forecast_table() + source("forecast.json"),
+        "latency": latency_table() + source("latency.json"),
+        "store": store_table() + source("store.json"),
+        "faults": faults_table() + source("faults.json", "faults_runtime.json"),
+    }
+    fill(PAGE, tables)
+    fill(THEORY, {"beyond": beyond_table(records.everything(records.FOLDER))})
     print(figures.write_png(picture(regret), IMAGES / "regret.png", 1100, 440, scale=1.5))
 
 
