@@ -154,3 +154,14 @@ def test_maximised_losses_rise():
         study.tell(decision, [decision.config["x"]] * decision.epochs)
     line = figures.best_loss(study).data[0]
     assert list(line.y) == sorted(line.y)
+
+
+def test_several_studies_over_each_other(searched, odd):
+    figure = figures.comparison({"a<b>": searched, "none": odd["none"], "one": odd["one"]})
+    assert [line.name for line in figure.data] == ["a&lt;b&gt;", "one"]  # a study without a loss has no line
+    alone = figures.best_loss(searched).data[0]
+    assert list(figure.data[0].y) == list(alone.y)
+    assert list(figure.data[0].x) == list(alone.x)
+    for against in ("hours", "cost"):
+        assert figures.comparison({"a": searched}, against).data[0].x[-1] > 0
+    assert "no loss yet" in figures.comparison({"none": odd["none"]}).layout.annotations[0].text
