@@ -25,7 +25,7 @@ from freezethaw.server import comparing, pages
 from freezethaw.server.access import Guard
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.api import OPERATIONS, Operation, openapi, whole
-from freezethaw.server.watching import Library, Unknown, address_of
+from freezethaw.server.watching import Library, Unknown, Watched, address_of
 
 PAUSE, ALIVE = 1.0, 15.0  # seconds between two looks at a study that somebody watches, and between signs of life
 LARGEST = 1_000_000  # bytes of a request
@@ -47,11 +47,13 @@ def make_application(url: str, token: str, hosts: Collection[str] = (), any_addr
     routes += [
         Route("/api/openapi.json", _document),
         Route("/api/studies/{study}/figures/{figure}", _figure(library)),
-        Route("/api/studies/{study}/stream", _stream(library)),
+        Route("/api/studies/{study}/stream", _stream(library, _one)),
+        Route("/api/compare/stream", _stream(library, _several)),
         Route("/api/compare/comparison", _comparison(library)),
         Route("/static/{file}", _static),
         Route("/", _page(library, pages.list_of_studies)),
         Route("/compare", _page(library, comparing.page)),
+        Route("/compare/live", _page(library, comparing.live)),
         Route("/studies/{study}", _page(library, pages.study)),
         Route("/studies/{study}/live", _page(library, pages.live)),
         Route("/studies/{study}/runs/{run}", _page(library, pages.run)),
@@ -136,11 +138,7 @@ def _figure(library: Library) -> Endpoint:
             change, text = await run_in_threadpool(watched.figure, name, options)
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
-        tag = f'"{change}"'
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(text, media_type="application/json", headers=headers)
+        return _drawn(request, change, text)
 
     return endpoint
 
@@ -148,26 +146,46 @@ def _figure(library: Library) -> Endpoint:
 def _comparison(library: Library) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            text = await run_in_threadpool(comparing.figure, library, _query(request))
+            change, text = await run_in_threadpool(comparing.figure, library, _query(request))
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
-        return Response(text, media_type="application/json")
+        return _drawn(request, change, text)
 
     return endpoint
 
 
-def _stream(library: Library) -> Endpoint:
+def _drawn(request: Request, change: int, text: str) -> Response:
+    """A figure, unless the page has it already."""
+    tag = f'"{change}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type="application/json", headers=headers)
+
+
+def _one(library: Library, request: Request) -> list[Watched]:
+    return [library.watched(request.path_params["study"])]
+
+
+def _several(library: Library, request: Request) -> list[Watched]:
+    return comparing.among(library, _query(request))
+
+
+def _stream(library: Library, which: Callable[[Library, Request], list[Watched]]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            watched = await run_in_threadpool(library.watched, request.path_params["study"])
+            watched = await run_in_threadpool(which, library, request)
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
+
+        def present() -> int:
+            return sum(one.change() for one in watched)
 
         async def changes() -> AsyncIterator[str]:
             last, silent = -1, 0.0
             while not await request.is_disconnected():
                 try:
-                    change = await run_in_threadpool(watched.change)
+                    change = await run_in_threadpool(present)
                 except FreezeThawError:  # deleted, or away for a moment: the page asks again by itself
                     return
                 if change != last:

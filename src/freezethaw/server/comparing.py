@@ -33,26 +33,33 @@ def compared(library: Library, asked: Mapping[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def figure(library: Library, asked: Mapping[str, Any]) -> str:
-    """Their best losses over each other, as JSON for plotly."""
+def figure(library: Library, asked: Mapping[str, Any]) -> tuple[int, str]:
+    """Their best losses over each other, as JSON for plotly, and the change that it shows."""
     against = asked.get("against") if asked.get("against") in ("hours", "cost") else "epochs"
-    studies = {watched.stored.name: watched.still()[1] for watched in among(library, asked)}
-    return str(comparison(studies, against).to_json())  # type: ignore[arg-type]
+    seen = {watched.stored.name: watched.still() for watched in among(library, asked)}
+    drawn = comparison({name: still for name, (_, still) in seen.items()}, against)  # type: ignore[arg-type]
+    return sum(change for change, _ in seen.values()), str(drawn.to_json())
 
 
 def page(library: Library, asked: Mapping[str, Any]) -> str:
     """The page."""
-    found = compared(library, asked)
-    query = "?" + urlencode([("among", one["address"]) for one in found])
-    rows = "".join(_row(one) for one in found)
-    heads = ("Study", "Best loss", "Run", "Epochs", "Training time", "Runs", "Best configuration")
+    query = "?" + urlencode([("among", address_of(watched.stored)) for watched in among(library, asked)])
     plot = parts.place_of("/api/compare", "comparison", "Best loss so far", True, query)
+    here = f'data-live="/compare/live{escape(query)}" data-stream="/api/compare/stream{escape(query)}"'
+    body = f"""<div class="title"><h1>Comparison</h1><a href="/">choose others</a></div>
+<div id="live" {here}>{live(library, asked)}<div class="figures">{plot}</div></div>"""
+    return parts.document("Comparison", body, f"/api/compare{query}", [("comparison", f"/compare{query}")])
+
+
+def live(library: Library, asked: Mapping[str, Any]) -> str:
+    """What of the page changes while studies run, besides the figure."""
+    found = compared(library, asked)
+    heads = ("Study", "Best loss", "Run", "Epochs", "Training time", "Runs", "Best configuration")
     mixed = len({one["direction"] for one in found}) > 1
     warning = "<p>Some of these studies are minimised and others maximised.</p>" if mixed else ""
+    rows = "".join(_row(one) for one in found)
     table = parts.table("Studies", heads, rows, ("Best loss", "Epochs", "Training time", "Runs"))
-    body = f"""<div class="title"><h1>Comparison</h1><a href="/">choose others</a></div>{warning}{table}
-<div class="figures">{plot}</div>"""
-    return parts.document("Comparison", body, f"/api/compare{query}", [("comparison", f"/compare{query}")])
+    return f'<div data-part="studies">{warning}{table}</div>'
 
 
 def _row(one: Mapping[str, Any]) -> str:
