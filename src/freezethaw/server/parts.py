@@ -66,7 +66,10 @@ def duration(hours: float) -> str:
     """So many hours of training; a dash for none."""
     if not hours > 0:
         return "–"
-    return f"{60 * hours:.3g} min" if hours < 1 else f"{hours:.3g} h"
+    for unit, size in (("s", 3600), ("min", 60)):
+        if size * hours < 60:
+            return f"{size * hours:.2g} {unit}"
+    return f"{hours:.3g} h"
 
 
 def tags(found: Sequence[str]) -> str:
