@@ -136,10 +136,10 @@ def test_the_search_avoids_what_diverges():
     def diverges(config, epoch):
         return math.nan if config["rate"] > 0.1 else loss_of(config, epoch)
 
-    study = advance(ft.Study(SPACE, max_epochs=10, seed=4), 60, diverges)
-    diverged = sum(r.state == "diverged" for r in study.runs)
-    uniform_share = 1 / 4  # of the log range of the rate
-    assert diverged / len(study.runs) < 0.6 * uniform_share
+    runs = [run for seed in (4, 5) for run in advance(ft.Study(SPACE, max_epochs=10, seed=seed), 60, diverges).runs]
+    diverged = sum(run.state == "diverged" for run in runs)
+    uniform_share = 1 / 4  # of the log range of the rate; a search that did not care would be near 5 / 6
+    assert diverged / len(runs) < 0.8 * uniform_share
 
 
 def test_finish_best_trains_the_winner_with_the_rest():
