@@ -8,8 +8,8 @@ import pytest
 from benchmarks import servers
 from hypothesis import settings
 
-# asserts in helpers explain themselves too; said here, before any test module imports them
-pytest.register_assert_rewrite("tests.store.contract", "tests.store.helpers")
+# asserts in shared modules explain themselves too; said here, before any test module imports them
+pytest.register_assert_rewrite("tests.store.contract", "tests.store.small_study")
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")

@@ -18,7 +18,7 @@ from freezethaw.errors import CheckpointError, LeaseLost, StoreError
 from freezethaw.runtime.eviction import to_evict
 from freezethaw.runtime.keeper import CheckpointKeeper
 from freezethaw.store import Lease, StoredCheckpoint, Watcher
-from tests.store.helpers import CONFIG, decide, opened, report
+from tests.store.small_study import CONFIG, decide, opened, report
 
 
 @pytest.fixture

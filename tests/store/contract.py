@@ -14,7 +14,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
 from freezethaw.store import Lease, NewCheckpoint, Process, Proposal, Report, Store, Watcher
-from tests.store.helpers import CONFIG, SPACE, Clock, decide, definition, opened, report
+from tests.store.small_study import CONFIG, SPACE, Clock, decide, definition, opened, report
 
 NASTY = [
     "'; DROP TABLE freezethaw_studies; --",
@@ -432,7 +432,7 @@ class StoreContract:
     def test_a_dead_process_of_this_machine_loses_its_lease_at_once(self, url):
         code = (
             "import os, sys\n"
-            "from tests.store.helpers import decide, opened\n"
+            "from tests.store.small_study import decide, opened\n"
             "study = opened(sys.argv[1])\n"
             "decide(study)\n"
             "from freezethaw.store import Watcher\n"

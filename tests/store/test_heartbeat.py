@@ -6,7 +6,7 @@ import pytest
 
 from freezethaw.errors import StoreError
 from freezethaw.store import Heartbeat, Watcher
-from tests.store.helpers import Clock, decide, opened
+from tests.store.small_study import Clock, decide, opened
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from freezethaw.errors import LeaseLost, StudyError, TellError
 from freezethaw.store import Lease, NewCheckpoint, Proposal, Report, Store, Watcher
-from tests.store.helpers import CONFIG, definition
+from tests.store.small_study import CONFIG, definition
 
 MAX_EPOCHS = 6
 

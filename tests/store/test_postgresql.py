@@ -6,7 +6,7 @@ from benchmarks.servers import fresh_database
 from freezethaw.errors import StoreError
 from freezethaw.store import Store, heads
 from tests.store.contract import StoreContract
-from tests.store.helpers import opened
+from tests.store.small_study import opened
 
 
 class TestPostgresql(StoreContract):

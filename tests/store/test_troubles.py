@@ -16,7 +16,7 @@ from freezethaw.errors import StoreError
 from freezethaw.store import Store
 from freezethaw.store.filesystem import network_kind, read_mount_command, read_proc_mounts
 from freezethaw.store.urls import parse, shown
-from tests.store.helpers import decide, opened, report
+from tests.store.small_study import decide, opened, report
 
 ROOT = Path(__file__).parents[2]
 

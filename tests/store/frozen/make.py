@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from freezethaw.store import SCHEMA_VERSION, NewCheckpoint, Store
-from tests.store.helpers import decide, definition, report
+from tests.store.small_study import decide, definition, report
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Small things that the tests of the store share."""
+"""A small study in a store: how the tests make one, take decisions in it and report losses; and a clock to move."""
 
 from __future__ import annotations
 
