@@ -108,9 +108,9 @@ def print_floor(args: argparse.Namespace) -> None:
     body = []
     for suite in args.suite:
         games = [Game(t, 0, 1) for t in tables.load().values() if t.suite == suite]
-        means = [np.mean([game.floor(at // args.floor) for game in games]) for at in AT if at >= args.floor]
+        means = [np.mean([game.floor(at // args.floor) for game in games]) for at in AT]
         body.append([suite, *(f"{mean:.3f}" for mean in means)])
-    print_table([f"floor of {args.floor} workers", *(str(at) for at in AT if at >= args.floor)], body)
+    print_table([f"floor of {args.floor} workers", *map(str, AT)], body)
 
 
 def main() -> None:
@@ -128,7 +128,9 @@ def main() -> None:
     parser.add_argument("--baseline", default=report.OURS, help="with the report: the method that others are held to")
     parser.add_argument("--floor", type=int, help="only print the least regret that so many workers could have")
     args = parser.parse_args()
-    if args.floor:
+    if args.floor is not None:
+        if not 1 <= args.floor <= min(AT):
+            parser.error(f"--floor takes 1 to {min(AT)} workers, not {args.floor}")
         print_floor(args)
         return
     if not args.report:
