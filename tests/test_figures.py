@@ -189,7 +189,7 @@ def test_the_view_follows_the_losses_not_a_wild_outer_band():
 
 def test_without_plotly_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(FreezeThawError, match=r"pip install freezethaw\[figures\]"):
+    with pytest.raises(FreezeThawError, match=r"pip install 'freezethaw\[figures\]'"):
         figures.kernel_basis()
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 ELSEWHERE = {"adapters", "from_optuna", "from_ray_tune", "from_wandb_sweeps", "doors", "ray", "slurm", "scaling"}
+OURS_ALONE = {"docs", "libraries", "dev"}  # extras that no user needs
 PAGES = [
     page
     for page in sorted([*DOCS.glob("*.md"), *DOCS.glob("guides/*.md")])
@@ -28,6 +32,27 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         pytest.skip(f"{', '.join(absent)} is not installed")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+
+
+def test_the_files_of_the_tutorial_pass_the_check_that_it_ends_with(tmp_path):
+    page = (DOCS / "tutorial.md").read_text("utf-8")
+    for file, kind in (("train.py", "python"), ("space.toml", "toml")):
+        (tmp_path / file).write_text(re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0], "utf-8")
+    [command] = re.findall(r"^    freezethaw (check .*)$", page, re.MULTILINE)
+    words = [sys.executable, "-m", "freezethaw", *command.split()]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed: 4 epochs" in done.stdout
+
+
+def test_the_extras_that_pages_name_are_those_there_are():
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - OURS_ALONE
+    table = (DOCS / "index.md").read_text("utf-8").partition("| extra | for |")[2].partition("\n\n")[0]
+    assert {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])} == extras
+    for page in [DOCS.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("guides/*.md")]:
+        named = re.findall(r"pip install ['\"](?:\.|freezethaw)\[([\w,]+)\]", page.read_text("utf-8"))
+        assert {name for names in named for name in names.split(",")} <= extras, page.name
 
 
 def test_every_guide_is_there_and_in_the_index():

@@ -28,7 +28,7 @@ def graph_objects() -> Any:
     try:
         import plotly.graph_objects as go
     except ImportError:
-        raise FigureError("figures need plotly: pip install freezethaw[figures]") from None
+        raise FigureError("figures need plotly: pip install 'freezethaw[figures]'") from None
     return go
 
 

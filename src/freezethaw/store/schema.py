@@ -22,7 +22,7 @@ def prepare(database: Database) -> None:
     if found > SCHEMA_VERSION:
         raise StoreError(
             f"the store {database.shown} was written by a newer freezethaw (schema version {found}; this one knows "
-            f"{SCHEMA_VERSION}): upgrade with pip install --upgrade freezethaw"
+            f"{SCHEMA_VERSION}): upgrade freezethaw here"
         )
 
 
