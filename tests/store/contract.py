@@ -86,7 +86,7 @@ class StoreContract:
         assert ft.Space.from_dict(study.definition(1)["space"]) == SPACE
         [event] = study.events()
         assert event.kind == "definition changed"
-        for word in ("rate", "max_epochs: 10 to 20", "budget", "policy"):
+        for word in ("rate", "max_epochs: 10 to 20", "budget epochs: 100 to 200;", "policy"):
             assert word in event.text
 
     @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ from freezethaw.store.records import (
     StoredHistory,
     StudyInfo,
 )
-from freezethaw.store.studies import Store, StoredStudy
+from freezethaw.store.stored_study import StoredStudy
+from freezethaw.store.studies import Store
 from freezethaw.store.tables import SCHEMA_VERSION
 
 __all__ = [

@@ -9,7 +9,7 @@ so that whoever runs the same command again continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def amend(old: Definition, new: Definition, name: str) -> Amendment:
     if space.added or space.removed:
         raise _refused(name, f"its space has other parameters ({space})")
     changed = [f"space: {text}" for text in space.changed]
-    changed += [_told(key, old, new) for key in _others(old, new) if old.get(key) != new.get(key)]
+    changed += [_told(key, old, new) for key in _changed(old, new) if key not in ("space", *FIXED)]
     return Amendment(new, "; ".join(changed))
 
 
@@ -76,14 +76,16 @@ def checked_tags(tags: object) -> list[str]:
     return found
 
 
-def _others(old: Definition, new: Definition) -> Iterable[str]:
-    return (key for key in dict.fromkeys([*old, *new]) if key not in ("space", *FIXED))
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
 
 
-def _told(key: str, old: Definition, new: Definition) -> str:
+def _told(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     before, after = old.get(key), new.get(key)
     if key == "candidates":
         return f"candidates: {_count(before)} to {_count(after)}"
+    if isinstance(before, dict) and isinstance(after, dict):  # such as the budget: only what is another in it
+        return "; ".join(f"{key} {_told(part, before, after)}" for part in _changed(before, after))
     return f"{key}: {before!r} to {after!r}"
 
 
