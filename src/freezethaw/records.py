@@ -62,7 +62,7 @@ class Best:
     config: Config
     loss: float
     expected: float
-    checkpoint: Path | None = None
+    checkpoint: Path | None = None  # of this epoch, else of the best one of its run that is kept; None where none is
     forecast: Any = field(default=None, repr=False, compare=False)  # a losses.Forecast: where the run would end
 
 
@@ -170,7 +170,7 @@ class Prices:
 class Checkpoints:
     """Where checkpoints go, how much room they may take, and how often a running run is saved."""
 
-    folder: Path | str | None = None  # None: a temporary folder that goes with the process
+    folder: Path | str | None = None  # None: beside the SQLite file; a temporary one where there is no store
     gb: float | None = None
     every: int | None = None
     in_memory: int = 2  # objects of frozen runs that a worker keeps, where the training is a class; 0: none

@@ -70,6 +70,7 @@ def test_best(cli, filled):
     assert found["end"]["low"] < found["end"]["mean"] < found["end"]["high"]
     assert found["checkpoint"] is None
     shown = cli("best", store=filled).stdout
+    assert "checkpoint  none is kept" in shown
     assert f"run {best.run}, epoch {best.epoch}: loss {best.loss:.5g}" in shown
     assert f"kind = {best.config['kind']!r}" in shown
 

@@ -212,6 +212,26 @@ def test_a_worker_joins_with_a_command_and_says_so_in_json(cli, training):
     }
 
 
+def test_a_worker_keeps_to_the_disk_budget_of_the_study_or_changes_it_for_all(cli, training):
+    url = f"sqlite:///{training}/joined.db"
+    wide = {"max_epochs": 6, "name": "joined", "store": url, "policy": "random", "finish_best": False}
+    ft.Study(SPACE, budget=4, **wide).close()
+    words = ("worker", "train.py:train", "--store", url)
+    cli(*words, "--gb", "1e-9", process=True)  # a byte: all goes that may
+    assert json.loads(cli("status", "--json", store=url).stdout)["disk_gb"] == 1e-9
+    before = _events(cli, url, "checkpoint evicted")
+    assert before
+    ft.Study(SPACE, budget=8, **wide).close()
+    cli(*words, process=True)
+    assert len(_events(cli, url, "checkpoint evicted")) > len(before), "who says nothing keeps to what was said"
+    assert json.loads(cli("status", "--json", store=url).stdout)["disk_gb"] == 1e-9
+
+
+def _events(cli, url, kind):
+    found = json.loads(cli("status", "--json", "--last", "100", store=url).stdout)["events"]
+    return [event for event in found if event["kind"] == kind]
+
+
 def test_a_worker_joins_with_the_study_file_of_the_search(cli, training):
     (training / "mine.toml").write_text(
         f'train = "train.py:train"\nmax_epochs = 6\nbudget = 4\n{SPACE_FILE}'.replace("\n[", "\n[space.")

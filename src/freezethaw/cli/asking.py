@@ -81,7 +81,7 @@ def best(
     for key, value in found.config.items():
         out.print(f"  {key} = {value!r}")
     if saved is None:
-        out.print("checkpoint  none")
+        out.print("checkpoint  none is kept: a thaw would train this run again from its start")
     else:
         out.print(f"checkpoint  {place}" + ("" if saved.epoch == found.epoch else f" (of epoch {saved.epoch})"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +23,9 @@ from freezethaw.cli.app import (
 from freezethaw.cli.trainings import EpochLimitOption, EveryOption, InMemoryOption, WhatArgument, WithCommand
 
 if TYPE_CHECKING:
+    from freezethaw.records import Checkpoints
     from freezethaw.runtime.worker_process import Place, Served
+    from freezethaw.store import StoredStudy
 
 
 @app.command(cls=WithCommand)
@@ -43,7 +45,9 @@ def worker(
             metavar="FOLDER", help="Of all checkpoints, the same for all workers: a path, or a URL that fsspec knows."
         ),
     ] = None,
-    gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints.")] = None,
+    gb: Annotated[
+        float | None, typer.Option(help="Disk budget of the checkpoints; the study's own unless said.")
+    ] = None,
     every: EveryOption = None,
     in_memory: InMemoryOption = None,
     epoch_limit: EpochLimitOption = None,
@@ -69,11 +73,11 @@ def worker(
     url = store or url_of(entries.get("store")) or (trainings.store_of(entries["name"]) if "name" in entries else None)
     if url is None:
         raise UsageError("where is the study? --store URL, or FREEZETHAW_STORE in the environment")
-    with opened_stored(url, name or entries.get("name")) as (_, study):
-        found = study.name
     kept = trainings.checkpoints_of(
         entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
     )
+    with opened_stored(url, name or entries.get("name")) as (_, study):
+        found, kept = study.name, _agreed(study, kept)
     train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
     place = Place(url, found, str(kept.folder or beside(url)), kept, limit)
     served, code = _served(place, train, as_json)
@@ -82,6 +86,14 @@ def worker(
     else:
         console().print(f"ended: {served.reason}; trained {words.count(served.epochs, 'epoch')} here")
     raise typer.Exit(code)
+
+
+def _agreed(study: StoredStudy, kept: Checkpoints) -> Checkpoints:
+    """All workers keep to one disk budget: one that is told here is the study's from now on, else the study's holds."""
+    if kept.gb is None:
+        return replace(kept, gb=study.disk_budget())
+    study.set_disk_budget(kept.gb)
+    return kept
 
 
 def _served(place: Place, train: Any, as_json: bool) -> tuple[Served, int]:
