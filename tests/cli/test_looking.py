@@ -209,6 +209,6 @@ def test_words():
     assert words.sparkline([1.0, float("nan"), 2.0]) == "▁ █"
     assert len(words.sparkline([float(i) for i in range(500)])) == 60
     assert words.sparkline([float("nan")]) == " "
-    assert [words.duration(s) for s in (5, 120, 7200)] == ["5 s", "2 min", "2.0 h"]
+    assert [words.duration(s) for s in (0, 0.394, 5, 120, 7200)] == ["0 s", "0.39 s", "5 s", "2 min", "2 h"]
     assert [words.size(n) for n in (10, 12_300, 4_000_000, 5e12)] == ["10 bytes", "12.3 kB", "4 MB", "5000 GB"]
     assert words.number(float("inf")) == "–"

@@ -12,7 +12,7 @@ pytest.importorskip("plotly")
 
 from freezethaw.server.actions import ACTIONS
 from freezethaw.server.api import OPERATIONS
-from freezethaw.server.pages import FIGURES
+from freezethaw.server.study_page import FIGURES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "page.md").read_text(encoding="utf-8")
 READING = {"studies", "study", "runs", "run", "decisions", "decision", "create"}  # said of all pages at once

@@ -103,7 +103,8 @@ def _show_status(found: Mapping[str, Any]) -> None:
         out.print(f"best      {words.number(best['loss'])} ({found['direction']}d): {where}")
         out.print(f"          {words.config(best['config'])}")
     if found["checkpoint_bytes"]:
-        out.print(f"disk      {words.size(found['checkpoint_bytes'])} of checkpoints")
+        allowed = f", {words.size(1e9 * found['disk_gb'])} allowed" if found["disk_gb"] else ""
+        out.print(f"disk      {words.size(found['checkpoint_bytes'])} of checkpoints{allowed}")
     for decision in found["pending"]:
         who = decision["holder"] or "nobody: any worker may take it over"
         dead = ", which has ended: any worker may take it over" if decision["dead"] else ""

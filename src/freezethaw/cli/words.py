@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from freezethaw.plain import duration, number, size
+
+__all__ = ["config", "count", "duration", "number", "percent", "size", "sparkline"]
+
 BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-def number(value: float | None, digits: int = 5) -> str:
-    """With as many digits as are useful; a dash for none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def config(values: Mapping[str, Any]) -> str:
@@ -27,22 +26,6 @@ def percent(chance: float) -> str:
 def count(value: int, word: str) -> str:
     """`1 epoch`, `2 epochs`."""
     return f"{value} {word}{'' if value == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    """Bytes, in kB, MB or GB."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.4g} GB"
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

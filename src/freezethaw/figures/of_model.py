@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 PANELS_BEYOND = 3  # more runs than this get a panel each: bands on bands cannot be read
+FEW = 8  # fewer runs or epochs than this are each marked on their axis
 OUTER_ROOM = 0.5  # how far beyond everything else a 90 % band is followed, in parts of the range
 
 
@@ -288,7 +289,10 @@ def progression(
     figure.add_scatter3d(x=run, y=epoch, z=height, mode="lines+markers", line=line, marker=marker, **rest)
     axis = {"gridcolor": GRID, "backgroundcolor": "white", "tickfont": {"size": 12}}
     titles = {"x": "Run, by its start", "y": "Epoch of the run", "z": loss}
-    scene = {f"{name}axis": axis | {"title": {"text": text}} for name, text in titles.items()}
+    scene: dict[str, dict[str, Any]] = {f"{n}axis": axis | {"title": {"text": text}} for n, text in titles.items()}
+    for name, counted in (("x", run), ("y", epoch)):
+        if np.nanmax(counted) < FEW:
+            scene[f"{name}axis"]["dtick"] = 1  # there is no half run and no half epoch
     camera = {"eye": {"x": -1.45, "y": -1.45, "z": 0.8}, "center": {"x": 0.1, "y": 0.1, "z": -0.22}}
     figure.update_layout(scene=scene | {"camera": camera, "aspectratio": {"x": 1.3, "y": 1.0, "z": 0.8}})
     figure.update_layout(margin={"l": 10, "r": 10, "b": 10})

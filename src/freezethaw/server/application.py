@@ -21,7 +21,7 @@ from freezethaw import __version__
 from freezethaw.errors import FreezeThawError, LeaseLost, StoreError
 from freezethaw.figures import OF_A_STUDY
 from freezethaw.plain import plain
-from freezethaw.server import comparing, pages
+from freezethaw.server import comparing, pages, run_page, study_page
 from freezethaw.server.access import Guard
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.api import OPERATIONS, Operation, openapi, whole
@@ -54,9 +54,9 @@ def make_application(url: str, token: str, hosts: Collection[str] = (), any_addr
         Route("/", _page(library, pages.list_of_studies)),
         Route("/compare", _page(library, comparing.page)),
         Route("/compare/live", _page(library, comparing.live)),
-        Route("/studies/{study}", _page(library, pages.study)),
-        Route("/studies/{study}/live", _page(library, pages.live)),
-        Route("/studies/{study}/runs/{run}", _page(library, pages.run)),
+        Route("/studies/{study}", _page(library, study_page.page)),
+        Route("/studies/{study}/live", _page(library, study_page.live)),
+        Route("/studies/{study}/runs/{run}", _page(library, run_page.page)),
         Route("/studies/{study}/decisions/{number}", _page(library, pages.decision)),
         Route("/studies/{study}/{action}", _form(library), methods=["POST"]),
     ]

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from freezethaw import plain
 from freezethaw.errors import StudyError
 from freezethaw.figures import comparison
 from freezethaw.server import parts
@@ -66,10 +67,11 @@ def _row(one: Mapping[str, Any]) -> str:
     key, best = quote(one["address"]), one["best"]
     loss, where, config = "–", "–", ""
     if best is not None:
-        loss, config = parts.number(best["loss"]), parts.config_line(best["config"])
+        loss, config = plain.number(best["loss"]), parts.config_line(best["config"])
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
     return (
         f'<tr><th scope="row"><a href="/studies/{key}">{escape(one["name"])}</a></th><td class=n>{loss}</td>'
-        f"<td class=whole>{where}</td><td class=n>{one['epochs']}</td><td class=n>{parts.duration(one['hours'])}</td>"
+        f"<td class=whole>{where}</td><td class=n>{one['epochs']}</td>"
+        f"<td class=n>{plain.duration(3600 * one['hours'])}</td>"
         f"<td class=n>{sum(one['runs'].values())}</td><td class=config>{config}</td></tr>"
     )

@@ -8,18 +8,19 @@ from html import escape
 from typing import Any
 
 from freezethaw import __version__
+from freezethaw.plain import number
 
 WIDTH, HEIGHT = 120, 26  # of a small curve
-
-
-def number(value: float | None, digits: int = 5) -> str:
-    """With as many digits as are useful; a dash for none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def shown(value: Any) -> str:
     """A value of a configuration."""
     return escape(number(value) if isinstance(value, float) else str(value))
+
+
+def words(text: str) -> str:
+    """A sentence; a number stays with its sign of percent."""
+    return escape(text).replace(" %", "&nbsp;%")
 
 
 def config_line(config: Mapping[str, Any]) -> str:
@@ -51,25 +52,6 @@ def gauge(name: str, value: float, limit: float) -> str:
     """How much of a limit is used."""
     share = min(value / limit, 1.0) if limit > 0 else 0.0
     return f'<progress max="1" value="{share:.4f}" aria-label="{name}: {100 * share:.0f} % of the budget"></progress>'
-
-
-def size(count: float) -> str:
-    """So many bytes."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.4g} GB"
-
-
-def duration(hours: float) -> str:
-    """So many hours of training; a dash for none."""
-    if not hours > 0:
-        return "–"
-    for unit, size in (("s", 3600), ("min", 60)):
-        if size * hours < 60:
-            return f"{size * hours:.2g} {unit}"
-    return f"{hours:.3g} h"
 
 
 def tags(found: Sequence[str]) -> str:
@@ -115,6 +97,29 @@ def place_of(folder: str, name: str, title: str, wide: bool = False, query: str 
         f'<figcaption><h3>{escape(title)}</h3>{choice}<p class="soft"></p></figcaption>'
         f'<div class="canvas" role="img" aria-label="{escape(title)}"><p class="waiting">Drawing…</p></div></figure>'
     )
+
+
+def figures_of(key: str) -> str:
+    """Where the figures of a study are fetched from."""
+    return f"/api/studies/{key}/figures"
+
+
+def decisions(key: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """A log of decisions, the newest first."""
+    if not found:
+        return "<p class=soft>None yet.</p>"
+    rows = "".join(
+        f'<li value="{d["number"]}"><a href="/studies/{key}/decisions/{d["number"]}">{d["number"]}</a> '
+        f'<span class="soft">run {d["run"]}{outcome(d)}</span> {words(d["reason"])}</li>'
+        for d in reversed(found)
+    )
+    return f'<ol class="log" reversed tabindex="0" aria-label="The last decisions">{rows}</ol>'
+
+
+def outcome(decision: Mapping[str, Any]) -> str:
+    """How a decision ended, where that is out of the ordinary."""
+    found = decision["outcome"] or decision["state"]
+    return "" if found == "told" else f", {escape(found.replace('_', ' '))}"
 
 
 def button(key: str, action: str, words: str, fields: Mapping[str, Any] | None = None, kind: str = "") -> str:

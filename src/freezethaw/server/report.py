@@ -6,7 +6,7 @@ from html import escape
 
 from freezethaw import __version__
 from freezethaw.figures import OF_A_STUDY
-from freezethaw.server import pages
+from freezethaw.server import study_page
 from freezethaw.server.application import STATIC
 from freezethaw.server.watching import Library
 
@@ -31,7 +31,7 @@ def report_html(url: str, name: str) -> str:
         with watched.thinking:
             _, still = watched.still()
             drawn = {figure: make(still) for figure, make in OF_A_STUDY.items()}
-        body = pages.printed(library, watched)
+        body = study_page.printed(library, watched)
     finally:
         library.close()
     plots = "".join(

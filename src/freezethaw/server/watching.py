@@ -36,7 +36,7 @@ class Watched:
         self._looked, self._change = -SHORTEST_AGE, -1
         self._study: Study | None = None
         self._still: Study | None = None
-        self._age, self._made, self._cost, self._still_change = 0.0, 0.0, 0.0, -1
+        self._made, self._cost, self._still_change = 0.0, 0.0, -1
         self._figures: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
     def known(self) -> Snapshot:

@@ -56,10 +56,10 @@
     const panels = Object.keys(layout).some((key) => /^xaxis\d/.test(key));
     layout.margin = { l: narrow ? 48 : 66, r: 14, t: panels ? 34 : 12, b: layout.scene ? 10 : 56 };
     layout.font.size = narrow ? 12 : 13;
-    layout.legend = { orientation: "h", x: 0, xanchor: "left", y: -0.16, yanchor: "top", font: { size: 12 } };
+    layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container", font: { size: 12 } };
     const named = data.filter((trace) => trace.showlegend !== false).length > 1;
     layout.showlegend = named && !layout.scene && !panels;
-    if (layout.showlegend) layout.margin.b = 78;
+    if (layout.showlegend) layout.margin.b = narrow ? 96 : 78; // room for two rows where the page is narrow
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
       axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly makes powers of ten a quarter larger

@@ -1,0 +1,217 @@
+"""The page of a study, as HTML: what is recorded, who is at work, its figures, and what can be done."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from freezethaw import plain
+from freezethaw.records import Run
+from freezethaw.runtime.places import beside
+from freezethaw.server import parts
+from freezethaw.server.watching import Library, Watched, address_of
+
+LAST, BEST_RUNS = 25, 50
+WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")
+# shown at once, in words; the figure brings its own once it is there
+FIGURES = {
+    "curves": "Curves and forecasts",
+    "best_loss": "Best loss so far",
+    "run_asymptotes": "Asymptotes",
+    "p_min": "Which run would end best",
+    "basket": "What the last decision compared",
+    "timeline": "Starts, freezes and thaws",
+    "slices": "Slices through the best configuration",
+    "importance": "Which hyperparameters matter",
+    "forecast_calibration": "Were past forecasts right?",
+    "parallel_coordinates": "Configurations and their losses",
+    "study_progression": "The runs of the study",
+}
+
+
+def page(library: Library, asked: Mapping[str, Any]) -> str:
+    """One study: the live part, its figures, and what can be done."""
+    watched = library.watched(asked["study"])
+    key = quote(address_of(watched.stored))
+    first, *others = (
+        parts.place_of(parts.figures_of(key), name, title, name in WIDE) for name, title in FIGURES.items()
+    )
+    above, below = _above(library, watched), _below(watched)
+    body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">{above}
+<details class="actions"><summary>Actions</summary>{_study_actions(key, watched)}</details>
+<div class="figures">{first}</div>{below}
+<h2 id="figures">Figures</h2><div class="figures">{"".join(others)}</div></div>"""
+    return parts.document(watched.stored.name, body, f"/api/studies/{key}", [(watched.stored.name, f"/studies/{key}")])
+
+
+def live(library: Library, asked: Mapping[str, Any]) -> str:
+    """What of a study's page changes while it runs, besides the figures."""
+    watched = library.watched(asked["study"])
+    return _above(library, watched) + _below(watched)
+
+
+def _above(library: Library, watched: Watched) -> str:
+    key, found = quote(address_of(watched.stored)), watched.summary(LAST)
+    state, words = _state(found)
+    best = found["best"]
+    cards = [_epochs_card(found), _hours_card(found), _disk_card(library, found)]
+    if best is None:
+        cards.insert(0, parts.card("Best loss", "–", "no loss yet"))
+    else:
+        where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
+        cards.insert(0, parts.card("Best loss", plain.number(best["loss"]), where))
+    runs = ", ".join(f"{count} {name}" for name, count in found["runs"].items()) or "none yet"
+    cards.append(parts.card("Runs", str(sum(found["runs"].values())), runs))
+    best_config = "" if best is None else f'<p class="config">Best: {parts.config_line(best["config"])}</p>'
+    return f"""<div data-part="above"><div class="title"><h1>{escape(watched.stored.name)}</h1>
+<span class="state {state}">{words}</span>
+{parts.tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
+{_workers(key, found)}</div>"""
+
+
+def _below(watched: Watched) -> str:
+    key, found = quote(address_of(watched.stored)), watched.summary(LAST)
+    known = watched.known()
+    return f"""<div data-part="below"><div class="columns">
+<section aria-labelledby="h-decisions"><h2 id="h-decisions">Decisions</h2>
+{parts.decisions(key, found["decisions"])}</section><section aria-labelledby="h-runs"><h2 id="h-runs">Runs</h2>
+{_runs(key, known.runs, found)}</section></div>{_events(found)}</div>"""
+
+
+def printed(library: Library, watched: Watched) -> str:
+    """The live part for a file that stands alone: without links to pages."""
+    return re.sub(r"</?a\b[^>]*>", "", _above(library, watched) + _below(watched)).replace("<details", "<details open")
+
+
+def _state(found: Mapping[str, Any]) -> tuple[str, str]:
+    if found["stopped"]:
+        return "idle", "stopped"
+    alive = [p for p in found["pending"] if p["holder"] and not p["dead"]]
+    if alive:
+        return "busy", f"{len(alive)} at work"
+    limit = found["budget"].get("epochs")
+    if limit and found["epochs"] >= limit:
+        return "idle", "budget spent"
+    return "idle", "nobody at work"
+
+
+def _epochs_card(found: Mapping[str, Any]) -> str:
+    limit = found["budget"].get("epochs")
+    gauge = parts.gauge("epochs", found["epochs"], limit) if limit else ""
+    return parts.card("Epochs", str(found["epochs"]), f"of {limit}" if limit else "no limit", gauge)
+
+
+def _hours_card(found: Mapping[str, Any]) -> str:
+    limit, hours = found["budget"].get("hours"), found["hours"]
+    gauge = parts.gauge("hours", hours, limit) if limit else ""
+    return parts.card("Training time", plain.duration(3600 * hours), f"of {limit:g} h" if limit else "no limit", gauge)
+
+
+def _disk_card(library: Library, found: Mapping[str, Any]) -> str:
+    used, room, gauge = found["checkpoint_bytes"], "", ""
+    if found["disk_gb"]:
+        gauge = parts.gauge("disk", used, 1e9 * found["disk_gb"])
+        return parts.card("Checkpoints", plain.size(used), f"of {plain.size(1e9 * found['disk_gb'])} allowed", gauge)
+    if library.url.startswith("sqlite:///"):
+        folder = Path(beside(library.url))
+        disk = shutil.disk_usage(folder if folder.exists() else folder.parent)
+        room = f"{plain.size(disk.free)} free"
+        gauge = parts.gauge("disk, of all space", disk.used, disk.total)
+    return parts.card("Checkpoints", plain.size(used), room, gauge)
+
+
+def _workers(key: str, found: Mapping[str, Any]) -> str:
+    if not found["pending"] and not found["wishes"]:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row"><a href="/studies/{key}/runs/{p["run"]}">run {p["run"]}</a></th>'
+        f"<td>{p['epoch']} of {p['to_epoch']}</td><td>{_holder(p)}</td></tr>"
+        for p in found["pending"]
+    )
+    waiting = f"<p>{found['wishes']} wishes wait for the next decision.</p>" if found["wishes"] else ""
+    table = parts.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
+    return f'<section aria-labelledby="h-workers"><h2 id="h-workers">At work</h2>{table}{waiting}</section>'
+
+
+def _holder(pending: Mapping[str, Any]) -> str:
+    if not pending["holder"]:
+        return "held by nobody: any worker may take it over"
+    ended = ", which has ended: any worker may take it over" if pending["dead"] else ""
+    return escape(pending["holder"]) + ended
+
+
+def _runs(key: str, runs: Sequence[Run], found: Mapping[str, Any]) -> str:
+    sign = -1.0 if found["direction"] == "maximize" else 1.0
+    ranked = sorted((r for r in runs if r.losses), key=lambda r: min(sign * y for y in r.losses))[:BEST_RUNS]
+    rest = [run for run in runs if not run.losses][: max(BEST_RUNS - len(ranked), 0)]
+    if not ranked and not rest:
+        return "<p class=soft>None yet.</p>"
+    values = [y for run in ranked for y in run.losses]
+    ordered = sorted(values)
+    low, high = (ordered[0], ordered[int(0.95 * (len(ordered) - 1))]) if ordered else (0.0, 1.0)
+    rows = ""
+    for run in [*ranked, *rest]:
+        best = min(run.losses, key=lambda y: sign * y) if run.losses else None
+        marks = "".join(f" {mark}" for mark in ("banned", "pinned") if run.number in found[mark])
+        state = escape(run.outcome.replace("_", " ") if run.state == "failed" and run.outcome else run.state) + marks
+        small = parts.small_curve(run.losses, low, high, found["max_epochs"]) if run.losses else ""
+        rows += (
+            f'<tr><th scope="row"><a href="/studies/{key}/runs/{run.number}">run {run.number}</a></th>'
+            f"<td class=n>{plain.number(best)}</td><td class=n>{run.epoch}</td><td>{small}</td><td>{state}</td>"
+            f'<td class="config">{parts.config_line(run.config)}</td></tr>'
+        )
+    more = (
+        f"<p class=soft>the best {len(ranked)} of {len(runs)} runs</p>" if len(runs) > len(ranked) + len(rest) else ""
+    )
+    heads = ("Run", "Best loss", "Epochs", "Curve", "State", "Configuration")
+    return parts.table("Runs, the best first", heads, rows, ("Best loss", "Epochs")) + more
+
+
+def _events(found: Mapping[str, Any]) -> str:
+    if not found["events"]:
+        return ""
+    rows = "".join(
+        f"<li><time>{escape(e['at'].replace('T', ' ')[:19])}</time> <strong>{escape(e['kind'])}</strong> "
+        f"{escape(e['text'])}</li>"
+        for e in reversed(found["events"])
+    )
+    title = f"Events ({len(found['events'])} last)"
+    return f'<details class="events"><summary>{title}</summary><ol class="log">{rows}</ol></details>'
+
+
+def _study_actions(key: str, watched: Watched) -> str:
+    definition = watched.known().definition
+    budget = definition.get("budget") or {}
+    stopped = bool(definition.get("stopped"))
+    stop = (
+        parts.button(key, "resume", "Go on", kind="main")
+        if stopped
+        else parts.button(key, "stop", "Stop the study", kind="danger")
+    )
+    example = escape(json.dumps(plain.plain(_example(watched)), ensure_ascii=False))
+    return f"""<div class="forms">{stop}
+<form method="post" action="/studies/{key}/budget"><label>Budget in epochs
+<input name="epochs" type="number" min="1" value="{budget.get("epochs") or ""}"></label><label>in hours
+<input name="hours" type="number" min="0" step="any" value="{budget.get("hours") or ""}"></label>
+<button data-action="budget">Change the budget</button></form>
+<form method="post" action="/studies/{key}/enqueue" class="long"><label>A configuration to start next, in JSON
+<textarea name="config" rows="3" spellcheck="false">{example}</textarea></label><label>to epoch
+<input name="to_epoch" type="number" min="1" value="1"></label>
+<button data-action="enqueue">Enqueue</button></form></div>"""
+
+
+def _example(watched: Watched) -> dict[str, Any]:
+    """The best configuration, to be edited; else the middle of the space."""
+    best = watched.summary(0)["best"]
+    if best is not None:
+        return dict(best["config"])
+    from freezethaw.space import Space
+
+    space = Space.from_dict(watched.known().definition["space"])
+    return dict(space.config([0.5] * len(space)))
