@@ -261,7 +261,9 @@ def test_a_worker_that_is_asked_to_leave(cli, training):
 
 
 def test_check(cli, training):
-    assert "passed: 4 epochs" in cli("check", "train.py:train", "--space", "space.toml").stdout
+    done = cli("check", "train.py:train", "--space", "space.toml")
+    assert "passed: 4 epochs" in done.stdout
+    assert "training epochs 1 to 2, then freezing and killing ..." in done.stderr
     done = cli("check", "train.py:forgets", "--space", "space.toml", code=1)
     assert "the checkpoint is never loaded" in done.stdout
     words = ["check", "train.py:forgets", "--space", "space.toml", "--epochs", "2", "--config", "rate=0.3", "--json"]

@@ -217,13 +217,17 @@ def check(
         entries = trainings.with_space(trainings.entries_of(ctx, what), space)
     chosen = entries["space"].validate(_middle(entries["space"]) | read_pairs(config or []))
     with only_json(as_json):
-        report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit)
+        report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit, say=_say)
     if as_json:
         print_json(asdict(report) | {"passed": report.passed, "config": chosen})
     else:
         _show_check(report, chosen, entries["trainer"])
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _say(what: str) -> None:
+    typer.echo(f"{what} ...", err=True)
 
 
 def _middle(space: Space) -> dict[str, Any]:

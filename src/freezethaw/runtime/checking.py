@@ -1,37 +1,26 @@
 """Does a training survive being frozen? Train, freeze, kill, thaw in a fresh process, and compare with no interruption.
 
-Every part is trained in a process of its own (`python -m freezethaw.runtime.checking`): what only lived in memory is
-gone, as it will be in a study. When something differs, a few more processes find out why.
+When something differs, a few more processes find out why.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
-import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from freezethaw.errors import TrainingError
 from freezethaw.records import Config
+from freezethaw.runtime.laboratory import Laboratory, Part
+from freezethaw.runtime.saved_files import changed, counters_off
 from freezethaw.trainers.command import CommandTrainer
 from freezethaw.trainers.importing import NamedTrainer
-from freezethaw.trainers.protocol import Save, TrainingRun
 
 What = Literal["training", "epochs", "losses", "state"]
 TOLERANCE = 1e-6  # of losses, relative: processors may add up in another order
-COUNTER = re.compile(r"(?<![\w.])(?<![eE][-+])\d{1,9}(?![\w.])")  # no part of a decimal number
-LARGEST_TEXT = 1_000_000  # bytes of a saved file that is searched for counters
 
 OPTIMISER = (
     "what the next epoch needs is not all in the checkpoint: most often the optimiser's state (momentum, Adam's "
@@ -86,74 +75,6 @@ class CheckReport:
         return not self.findings
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What one process trained."""
-
-    losses: tuple[float, ...]
-    error: str = ""
-    saved: Mapping[str, str] = field(default_factory=dict)  # file -> content hash, at the end
-    saved_half: Mapping[str, str] | None = None  # the same where an uninterrupted training passes the freeze
-    folder: Path = Path()
-
-
-class _Laboratory:
-    """Trains parts of one run, each in a fresh process."""
-
-    def __init__(
-        self, train: NamedTrainer | CommandTrainer, config: Config, seed: int, home: Path, limit: float | None
-    ) -> None:
-        self._train, self._config, self._seed, self._home, self._limit = train, config, seed, home, limit
-        self._count = 0
-
-    def train(self, start: int, end: int, load: Path | None = None, pass_by: int = 0, kill: bool = False) -> _Part:
-        """Epochs start + 1 to end, then freeze; `pass_by`: save there too; `kill`: by SIGKILL once it is saved."""
-        self._count += 1
-        home = self._home / f"part-{self._count}"
-        home.mkdir()
-        request = {
-            "kind": "command" if isinstance(self._train, CommandTrainer) else "name",
-            "train": asdict(self._train),
-            "config": dict(self._config),
-            "seed": self._seed,
-            "start": start,
-            "end": end,
-            "load": None if load is None else str(load),
-            "pass_by": pass_by,
-            "kill": kill,
-            "home": str(home),
-        }
-        (home / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        with (home / "log").open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "freezethaw.runtime.checking", str(home / "request.json")],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                code = process.wait(self._limit)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                process.kill()
-                process.wait()
-        return self._read(home, code, kill)
-
-    def _read(self, home: Path, code: int | None, kill: bool) -> _Part:
-        lines = (home / "losses").read_text(encoding="utf-8").splitlines() if (home / "losses").exists() else []
-        found = [json.loads(line) for line in lines]
-        losses = tuple(math.nan if line["loss"] is None else float(line["loss"]) for line in found if "loss" in line)
-        error = next((line["error"] for line in found if "error" in line), "")
-        if not error and code is None:
-            error = f"it took longer than {self._limit:g} seconds"
-        elif not error and code != (-signal.SIGKILL if kill else 0):
-            log = (home / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            error = f"its process ended with {code}" + (f": {log[-1][:300]}" if log else "")
-        half = home / "half"
-        return _Part(losses, error, _hashes(home / "saved"), _hashes(half) if half.is_dir() else None, home / "saved")
-
-
 def check(
     train: NamedTrainer | CommandTrainer,
     config: Config,
@@ -161,111 +82,121 @@ def check(
     seed: int = 0,
     tolerance: float = TOLERANCE,
     limit: float | None = None,
+    say: Callable[[str], object] = lambda _: None,
 ) -> CheckReport:
-    """Train `epochs` epochs, once as they come and once frozen, killed and thawed half way; compare."""
+    """Train `epochs` epochs, once as they come and once frozen, killed and thawed half way; compare.
+
+    `say` is told what is being trained: that may take as long as so many epochs take.
+    """
     if epochs < 2:
         raise TrainingError(f"a check needs at least 2 epochs, not {epochs}")
     half = epochs // 2
     with tempfile.TemporaryDirectory(prefix="freezethaw-check-") as home:
-        laboratory = _Laboratory(train, config, seed, Path(home), limit)
-        whole = laboratory.train(0, epochs, pass_by=half)
-        before = laboratory.train(0, half, kill=True) if not whole.error else _Part(())
-        after = laboratory.train(half, epochs, load=before.folder) if before.saved else _Part(())
-        findings, notes = _compare(laboratory, whole, before, after, epochs, half, tolerance)
-    return CheckReport(
-        epochs, half, whole.losses, before.losses + after.losses, findings, notes, tuple(sorted(whole.saved))
-    )
+        laboratory = Laboratory(train, config, seed, Path(home), limit)
+        say(f"training epochs 1 to {epochs} without interruption")
+        whole, before, after = laboratory.train(0, epochs, pass_by=half), Part(()), Part(())
+        if not whole.error:
+            say(f"training epochs 1 to {half}, then freezing and killing")
+            before = laboratory.train(0, half, kill=True)
+        if before.saved:
+            say(f"thawing, and training epochs {half + 1} to {epochs}")
+            after = laboratory.train(half, epochs, load=before.folder)
+        compared = _Comparison(laboratory, whole, before, after, epochs, half, tolerance, say)
+        findings, notes = compared.findings()
+    thawed = before.losses + after.losses
+    return CheckReport(epochs, half, whole.losses, thawed, findings, notes, tuple(sorted(whole.saved)))
 
 
-def _compare(
-    laboratory: _Laboratory, whole: _Part, before: _Part, after: _Part, epochs: int, half: int, tolerance: float
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    broken = _broken(whole, before, after, epochs, half)
-    if broken is not None:
-        return (broken,), ()
-    if not _same(whole.losses[:half], before.losses, tolerance):
-        text = _first_difference(whole.losses[:half], before.losses, 1, "in a second process, before any freeze,")
-        alike = whole.saved_half is not None and whole.saved_half == before.saved
-        return (Finding("losses", text, UNSEEDED_SPLIT if alike else UNSEEDED),), ()
-    again = _Part(())
-    if after.losses != whole.losses[half:] or after.saved != whole.saved:
-        again = laboratory.train(half, epochs, load=before.folder)
-    if not _same(whole.losses[half:], after.losses, tolerance):
+@dataclass(frozen=True)
+class _Comparison:
+    """An uninterrupted training beside the same one before it was frozen and after it was thawed."""
+
+    laboratory: Laboratory
+    whole: Part
+    before: Part
+    after: Part
+    epochs: int
+    half: int
+    tolerance: float
+    say: Callable[[str], object]
+
+    def findings(self) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+        """What differs, with its usual cause, and what is only to be remarked."""
+        whole, before, after, half = self.whole, self.before, self.after, self.half
+        broken = self._broken()
+        if broken is not None:
+            return (broken,), ()
+        if not self._same(whole.losses[:half], before.losses):
+            text = _first_difference(whole.losses[:half], before.losses, 1, "in a second process, before any freeze,")
+            alike = whole.saved_half is not None and whole.saved_half == before.saved
+            return (Finding("losses", text, UNSEEDED_SPLIT if alike else UNSEEDED),), ()
+        again = Part(())
+        if after.losses != whole.losses[half:] or after.saved != whole.saved:
+            self.say("something differs: training a little more, to find out why")
+            again = self.laboratory.train(half, self.epochs, load=before.folder)
+        if self._same(whole.losses[half:], after.losses):
+            return self._of_states(again)
         text = _first_difference(whole.losses[half:], after.losses, half + 1, "after the thaw")
-        cause = _cause(laboratory, whole, before, after, again, epochs, half, tolerance)
-        changed = _changed(whole.saved, after.saved)
-        state = (Finding("state", f"saved state that differs at epoch {epochs}: {', '.join(changed)}", cause),)
-        return (Finding("losses", text, cause), *(state if changed else ())), ()
-    return _compare_states(whole, after, again, epochs)
+        cause, files = self._cause(again), changed(whole.saved, after.saved)
+        state = (Finding("state", self._differing(files), cause),) if files else ()
+        return (Finding("losses", text, cause), *state), ()
 
+    def _of_states(self, again: Part) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+        """The same where the losses agree: only what was saved can differ."""
+        files = changed(self.whole.saved, self.after.saved)
+        restless = [name for name in files if again.saved.get(name) != self.after.saved.get(name)]
+        lost = [name for name in files if name not in restless]
+        notes = (f"{', '.join(restless)}: {RANDOM_SAVE}",) if restless else ()
+        if not lost:
+            return (), notes
+        off = counters_off(self.whole.folder, self.after.folder)
+        return (Finding("state", self._differing(lost), OFF_BY_ONE if off else NOT_RESTORED),), notes
 
-def _compare_states(
-    whole: _Part, after: _Part, again: _Part, epochs: int
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    changed = _changed(whole.saved, after.saved)
-    restless = [name for name in changed if again.saved.get(name) != after.saved.get(name)]
-    lost = [name for name in changed if name not in restless]
-    notes = (f"{', '.join(restless)}: {RANDOM_SAVE}",) if restless else ()
-    if not lost:
-        return (), notes
-    off = _counters_off(whole.folder, after.folder)
-    text = f"saved state that differs at epoch {epochs}: {', '.join(lost)}"
-    return (Finding("state", text, OFF_BY_ONE if off else NOT_RESTORED),), notes
+    def _differing(self, files: list[str]) -> str:
+        return f"saved state that differs at epoch {self.epochs}: {', '.join(files)}"
 
+    def _broken(self) -> Finding | None:
+        """A part that did not train what it should have."""
+        parts = (
+            ("uninterrupted", self.whole, self.epochs, "the training itself fails: run it once by hand"),
+            ("up to the freeze", self.before, self.half, UNSEEDED),
+            ("after the thaw", self.after, self.epochs - self.half, UNREADABLE),
+        )
+        for when, part, count, cause in parts:
+            if part.error:
+                return Finding("training", f"{when}: {part.error}", cause)
+            if not all(map(math.isfinite, part.losses)):
+                text = f"{when}, the loss is not finite: choose a configuration that trains, with --config"
+                return Finding("training", text, "this configuration diverges")
+            if len(part.losses) != count:
+                text = f"{when}, {len(part.losses)} epochs were reported where {count} were due"
+                return Finding("epochs", text, "loop over run.epochs() until it ends, and report once in each epoch")
+            if not part.saved:
+                text = f"{when}, nothing was saved"
+                return Finding("state", text, "pass save= to run.report, and write into the folder it is given")
+        return None
 
-def _broken(whole: _Part, before: _Part, after: _Part, epochs: int, half: int) -> Finding | None:
-    """A part that did not train what it should have."""
-    parts = (
-        ("uninterrupted", whole, epochs, "the training itself fails: run it once by hand"),
-        ("up to the freeze", before, half, UNSEEDED),
-        ("after the thaw", after, epochs - half, UNREADABLE),
-    )
-    for when, part, count, cause in parts:
-        if part.error:
-            return Finding("training", f"{when}: {part.error}", cause)
-        if not all(map(math.isfinite, part.losses)):
-            text = f"{when}, the loss is not finite: choose a configuration that trains, with --config"
-            return Finding("training", text, "this configuration diverges")
-        if len(part.losses) != count:
-            text = f"{when}, {len(part.losses)} epochs were reported where {count} were due"
-            return Finding("epochs", text, "loop over run.epochs() until it ends, and report once in each epoch")
-        if not part.saved:
-            text = f"{when}, nothing was saved"
-            return Finding("state", text, "pass save= to run.report, and write into the folder it is given")
-    return None
-
-
-def _cause(
-    laboratory: _Laboratory,
-    whole: _Part,
-    before: _Part,
-    after: _Part,
-    again: _Part,
-    epochs: int,
-    half: int,
-    tolerance: float,
-) -> str:
-    """Why the losses after a thaw differ."""
-    if not _same(after.losses, again.losses, tolerance):
-        return UNSEEDED_AFTER
-    bare = laboratory.train(half, epochs)  # as if there were no checkpoint
-    if not bare.error and _same(bare.losses, after.losses, tolerance):
-        return NEVER_LOADED
-    ahead = epochs - half
-    repeated, skipped = whole.losses[half - 1 : epochs - 1], whole.losses[half + 1 :]
-    if _same(repeated, after.losses, tolerance) or (skipped and _same(skipped, after.losses[: ahead - 1], tolerance)):
-        return OFF_BY_ONE
-    for shift in (1, -1):
-        moved = laboratory.train(half + shift, epochs + shift, load=before.folder)
-        if not moved.error and _same(moved.losses, whole.losses[half:], tolerance):
+    def _cause(self, again: Part) -> str:
+        """Why the losses after a thaw differ; `again` is a second thaw."""
+        whole, after, epochs, half = self.whole, self.after, self.epochs, self.half
+        if not self._same(after.losses, again.losses):
+            return UNSEEDED_AFTER
+        bare = self.laboratory.train(half, epochs)  # as if there were no checkpoint
+        if not bare.error and self._same(bare.losses, after.losses):
+            return NEVER_LOADED
+        repeated, skipped = whole.losses[half - 1 : epochs - 1], whole.losses[half + 1 :]
+        if self._same(repeated, after.losses) or (skipped and self._same(skipped, after.losses[: epochs - half - 1])):
             return OFF_BY_ONE
-    return OFF_BY_ONE if _counters_off(whole.folder, after.folder) else OPTIMISER
+        for shift in (1, -1):
+            moved = self.laboratory.train(half + shift, epochs + shift, load=self.before.folder)
+            if not moved.error and self._same(moved.losses, whole.losses[half:]):
+                return OFF_BY_ONE
+        return OFF_BY_ONE if counters_off(whole.folder, after.folder) else OPTIMISER
 
-
-def _same(one: tuple[float, ...], other: tuple[float, ...], tolerance: float) -> bool:
-    return len(one) == len(other) and all(
-        math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-300) for a, b in zip(one, other, strict=True)
-    )
+    def _same(self, one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+        return len(one) == len(other) and all(
+            math.isclose(a, b, rel_tol=self.tolerance, abs_tol=1e-300) for a, b in zip(one, other, strict=True)
+        )
 
 
 def _first_difference(expected: tuple[float, ...], found: tuple[float, ...], first: int, when: str) -> str:
@@ -273,102 +204,3 @@ def _first_difference(expected: tuple[float, ...], found: tuple[float, ...], fir
         if a != b:
             return f"{when} the loss of epoch {first + place} is {b:.10g}; uninterrupted it is {a:.10g}"
     return f"{when} the losses differ"
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    if not folder.is_dir():
-        return {}
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def _changed(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
-
-
-def _counters_off(one: Path, other: Path) -> bool:
-    """Whether a whole number in the saved files differs by just one. Nothing is unpickled."""
-    for name in _hashes(one):
-        if not (other / name).is_file():
-            continue
-        pairs = zip(_numbers(one / name), _numbers(other / name), strict=False)
-        if any(abs(a - b) == 1 for a, b in pairs):
-            return True
-    return False
-
-
-def _numbers(file: Path) -> list[int]:
-    """Whole numbers in a file: of text, or arrays of one element."""
-    if file.suffix in (".npz", ".npy"):
-        return _array_numbers(file)
-    data = file.read_bytes()[:LARGEST_TEXT]
-    try:
-        return [int(text) for text in COUNTER.findall(data.decode("utf-8"))]
-    except UnicodeDecodeError:
-        return []
-
-
-def _array_numbers(file: Path) -> list[int]:
-    import numpy as np
-
-    with contextlib.suppress(ValueError, OSError):
-        loaded = np.load(file, allow_pickle=False)
-        arrays = [loaded] if file.suffix == ".npy" else [loaded[name] for name in sorted(loaded.files)]
-        return [int(array.item()) for array in arrays if array.size == 1 and array.dtype.kind in "iu"]
-    return []
-
-
-# In the process that trains.
-
-
-def _train(request: Mapping[str, Any]) -> None:
-    home = Path(request["home"])
-    saved = home / "saved"
-    with (home / "losses").open("w", encoding="utf-8") as losses:
-
-        def say(**what: Any) -> None:
-            losses.write(json.dumps(what) + "\n")
-            losses.flush()
-
-        def advance(epoch: int, loss: float, save: Save | None, _metrics: dict[str, float]) -> bool:
-            value = float(loss)
-            say(epoch=epoch, loss=value if math.isfinite(value) else None)
-            if not math.isfinite(value):
-                return False
-            if epoch == request["pass_by"] and save is not None:
-                _save(save, home / "half")
-            if epoch < request["end"]:
-                return True
-            if save is not None:
-                _save(save, saved)
-            if request["kill"]:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return False
-
-        load = None if request["load"] is None else home / "load"
-        if load is not None:
-            shutil.copytree(request["load"], load)
-        run = TrainingRun(1, request["config"], request["seed"], request["start"], load, advance, request["end"])
-        try:
-            _trainer(request)(run)
-        except Exception as error:
-            say(error=f"{type(error).__name__}: {error}")
-
-
-def _save(save: Save, folder: Path) -> None:
-    folder.mkdir()
-    save(folder)
-
-
-def _trainer(request: Mapping[str, Any]) -> NamedTrainer | CommandTrainer:
-    fields = dict(request["train"])
-    if request["kind"] == "command":
-        return CommandTrainer(**fields | {"command": tuple(fields["command"])})
-    return NamedTrainer(**fields)
-
-
-if __name__ == "__main__":
-    _train(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

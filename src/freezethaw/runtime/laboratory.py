@@ -1,0 +1,146 @@
+"""Parts of a training, each in a process of its own: what only lived in memory is gone, as it will be in a study.
+
+`Laboratory` starts them as `python -m freezethaw.runtime.laboratory request.json`; the lower half of this file is what
+then trains.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from freezethaw.records import Config
+from freezethaw.runtime.saved_files import hashes
+from freezethaw.trainers.command import CommandTrainer
+from freezethaw.trainers.importing import NamedTrainer
+from freezethaw.trainers.protocol import Save, TrainingRun
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process trained."""
+
+    losses: tuple[float, ...]
+    error: str = ""
+    saved: Mapping[str, str] = field(default_factory=dict)  # file -> content hash, at the end
+    saved_half: Mapping[str, str] | None = None  # the same where an uninterrupted training passes the freeze
+    folder: Path = Path()
+
+
+class Laboratory:
+    """Trains parts of one run, each in a fresh process."""
+
+    def __init__(
+        self, train: NamedTrainer | CommandTrainer, config: Config, seed: int, home: Path, limit: float | None
+    ) -> None:
+        self._train, self._config, self._seed, self._home, self._limit = train, config, seed, home, limit
+        self._count = 0
+
+    def train(self, start: int, end: int, load: Path | None = None, pass_by: int = 0, kill: bool = False) -> Part:
+        """Epochs start + 1 to end, then freeze; `pass_by`: save there too; `kill`: by SIGKILL once it is saved."""
+        self._count += 1
+        home = self._home / f"part-{self._count}"
+        home.mkdir()
+        request = {
+            "kind": "command" if isinstance(self._train, CommandTrainer) else "name",
+            "train": asdict(self._train),
+            "config": dict(self._config),
+            "seed": self._seed,
+            "start": start,
+            "end": end,
+            "load": None if load is None else str(load),
+            "pass_by": pass_by,
+            "kill": kill,
+            "home": str(home),
+        }
+        (home / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        with (home / "log").open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "freezethaw.runtime.laboratory", str(home / "request.json")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                code = process.wait(self._limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                process.kill()
+                process.wait()
+        return self._read(home, code, kill)
+
+    def _read(self, home: Path, code: int | None, kill: bool) -> Part:
+        lines = (home / "losses").read_text(encoding="utf-8").splitlines() if (home / "losses").exists() else []
+        found = [json.loads(line) for line in lines]
+        losses = tuple(math.nan if line["loss"] is None else float(line["loss"]) for line in found if "loss" in line)
+        error = next((line["error"] for line in found if "error" in line), "")
+        if not error and code is None:
+            error = f"it took longer than {self._limit:g} seconds"
+        elif not error and code != (-signal.SIGKILL if kill else 0):
+            log = (home / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            error = f"its process ended with {code}" + (f": {log[-1][:300]}" if log else "")
+        half = home / "half"
+        return Part(losses, error, hashes(home / "saved"), hashes(half) if half.is_dir() else None, home / "saved")
+
+
+# In the process that trains.
+
+
+def _train(request: Mapping[str, Any]) -> None:
+    home = Path(request["home"])
+    saved = home / "saved"
+    with (home / "losses").open("w", encoding="utf-8") as losses:
+
+        def say(**what: Any) -> None:
+            losses.write(json.dumps(what) + "\n")
+            losses.flush()
+
+        def advance(epoch: int, loss: float, save: Save | None, _metrics: dict[str, float]) -> bool:
+            value = float(loss)
+            say(epoch=epoch, loss=value if math.isfinite(value) else None)
+            if not math.isfinite(value):
+                return False
+            if epoch == request["pass_by"] and save is not None:
+                _save(save, home / "half")
+            if epoch < request["end"]:
+                return True
+            if save is not None:
+                _save(save, saved)
+            if request["kill"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return False
+
+        load = None if request["load"] is None else home / "load"
+        if load is not None:
+            shutil.copytree(request["load"], load)
+        run = TrainingRun(1, request["config"], request["seed"], request["start"], load, advance, request["end"])
+        try:
+            _trainer(request)(run)
+        except Exception as error:
+            say(error=f"{type(error).__name__}: {error}")
+
+
+def _save(save: Save, folder: Path) -> None:
+    folder.mkdir()
+    save(folder)
+
+
+def _trainer(request: Mapping[str, Any]) -> NamedTrainer | CommandTrainer:
+    fields = dict(request["train"])
+    if request["kind"] == "command":
+        return CommandTrainer(**fields | {"command": tuple(fields["command"])})
+    return NamedTrainer(**fields)
+
+
+if __name__ == "__main__":
+    _train(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
