@@ -17,6 +17,7 @@ from freezethaw.records import Decision, Run
 from freezethaw.study import Study
 
 PAUSE = 0.5  # seconds between two looks
+LAST = 50  # decisions that may have been taken since
 
 
 class Progress:
@@ -46,7 +47,8 @@ class Progress:
             return
         self._last_look = self._clock()
         runs, pending = study.runs, study.pending
-        self._reasons |= {d.run: d.reason for d in pending}
+        for taken in study.shared.stored.decisions(LAST):  # quick ones begin and end between two looks
+            self._reasons[taken.decision.run] = taken.decision.reason
         if self._first is None:
             self._first = sum(run.epoch for run in runs)
             self._seen = {run.number: -1 if run.state in ("diverged", "failed") else run.epoch for run in runs}
