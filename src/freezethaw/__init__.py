@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from freezethaw.doors import Curve, export_optuna, forecast, import_optuna
+    from freezethaw.doors.ray_tune import ray_tune_config
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
@@ -67,6 +68,7 @@ _HOMES = {
     "export_optuna": "doors",
     "forecast": "doors",
     "import_optuna": "doors",
+    "ray_tune_config": "doors.ray_tune",
     "tune": "tune",
 }
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "export_optuna",
     "forecast",
     "import_optuna",
+    "ray_tune_config",
     "tune",
 ]
 

@@ -1,4 +1,7 @@
-"""Parameters from and to Optuna's distributions and ConfigSpace's spaces. Neither is needed unless called."""
+"""Parameters from and to Optuna's distributions and ConfigSpace's spaces, and from Ray Tune's domains.
+
+None of them is needed unless called.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,37 @@ def to_optuna(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> 
             case Choice(values=values):
                 distributions[name] = optuna.CategoricalDistribution(list(values))
     return distributions
+
+
+def from_ray_tune(param_space: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the parameter of each domain and the value of each constant; nested names are joined by /, as in Tune."""
+    library = _imported("ray.tune.search.sample", "ray[tune]")
+    entries: dict[str, Any] = {}
+    for name, given in param_space.items():
+        if isinstance(given, Mapping) and set(given) == {"grid_search"}:
+            entries[name] = _choice_or_fixed(given["grid_search"])
+        elif isinstance(given, Mapping):
+            entries |= {f"{name}/{inner}": entry for inner, entry in from_ray_tune(given).items()}
+        else:
+            entries[name] = _from_domain(name, given, library) if isinstance(given, library.Domain) else given
+    return entries
+
+
+def _from_domain(name: str, given: Any, library: Any) -> Any:
+    sampler, step = given.get_sampler(), None
+    if isinstance(sampler, library.Quantized):
+        sampler, step = sampler.get_sampler(), sampler.q
+    log = isinstance(sampler, library.LogUniform)
+    match given:
+        case library.Categorical():
+            return _choice_or_fixed(given.categories)
+        case library.Float() if log or isinstance(sampler, library.Uniform):
+            return Float(given.lower, given.upper, log=log, step=step)
+        case library.Integer() if step in (None, 1):  # the upper end does not belong to it
+            return Int(given.lower, given.upper - 1, log=log)
+        case library.Integer():  # multiples of the step, and the upper end may be one
+            return Int(-(-given.lower // step) * step, given.upper // step * step, log=log, step=step)
+    raise SpaceError(f"{name}: tune's {type(given).__name__} cannot be searched here; make it uniform or a choice")
 
 
 def from_configspace(configspace: Any) -> dict[str, Any]:

@@ -355,6 +355,11 @@ class Space:
         return exchange.to_optuna(self.parameters, self.fixed)
 
     @classmethod
+    def from_ray_tune(cls, param_space: Mapping[str, Any]) -> Space:
+        """Build a space from the `param_space` of Ray Tune: `tune.uniform`, `loguniform`, `randint`, `choice`, ..."""
+        return cls(exchange.from_ray_tune(param_space))
+
+    @classmethod
     def from_configspace(cls, configspace: Any) -> Space:
         """Build a space from a `ConfigurationSpace`; forbidden clauses are refused, defaults are no guesses."""
         return cls(exchange.from_configspace(configspace))
