@@ -23,6 +23,8 @@ from freezethaw.space import Space
 from freezethaw.study import Study
 from freezethaw.trainers import Train, function_of, limited
 
+Engine = Literal["inline", "processes"] | RayEngine
+
 
 def tune(
     train: Train | type,
@@ -61,16 +63,8 @@ def tune(
     raises is reported, and the study goes on. `tags`: words by which to find the study again; None leaves those that
     it has. `progress` None: on a terminal.
     """
-    if workers < 1:
-        raise StudyError(f"workers must be at least 1, not {workers!r}")
-    if epoch_limit is not None and not epoch_limit > 0:
-        raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
-    function, limit = limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
-    engine = engine or ("inline" if workers == 1 and limit is None else "processes")
-    if engine == "inline" and workers > 1:
-        raise StudyError("the inline engine is one worker; engine='processes' has several")
-    if engine == "inline" and limit is not None:
-        raise StudyError("nothing can interrupt a training in this process; epoch_limit needs engine='processes'")
+    function, limit = _limited(train, epoch_limit)
+    chosen = _engine(engine, workers, limit)
     kept = checkpoints or Checkpoints()
     with _homes(store, kept) as (url, folder):
         study = Study(
@@ -92,25 +86,57 @@ def tune(
             if tags is not None:
                 study.shared.stored.tag(tags)
             study.shared.stored.set_disk_budget(kept.gb)
-            teller = Teller(study, callbacks)
-            with _shown(study, progress) as show, teller.until_the_end() as ends:
-
-                def look() -> None:
-                    show()
-                    teller.look()
-
+            with _watched(study, callbacks, progress) as (look, ends):
                 place = Place(url, name, folder, kept, limit)
-                if engine == "inline":
-                    reason = inline.work(study, function, folder, kept, look)
-                elif isinstance(engine, RayEngine):
-                    reason = RayCrew(engine, place, function, workers).run(study, look)
-                else:
-                    reason = LocalEngine(place, function, workers).run(study, look)
+                reason = _work(chosen, workers, study, function, place, look)
                 ends(reason)
             best = _with_checkpoint(study.best, study, folder, store is not None or kept.folder is not None)
             return Result(best, reason, sum(run.epoch for run in study.runs if not run.added), study.runs)
         finally:
             study.close()
+
+
+def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
+    """The training as a function, and the limit that its worker must keep: a command keeps its own."""
+    if epoch_limit is not None and not epoch_limit > 0:
+        raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
+    return limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
+
+
+def _engine(told: Engine | None, workers: int, limit: float | None) -> Engine:
+    """The engine that was told, or the simplest one that serves."""
+    if workers < 1:
+        raise StudyError(f"workers must be at least 1, not {workers!r}")
+    engine = told or ("inline" if workers == 1 and limit is None else "processes")
+    if engine == "inline" and workers > 1:
+        raise StudyError("the inline engine is one worker; engine='processes' has several")
+    if engine == "inline" and limit is not None:
+        raise StudyError("nothing can interrupt a training in this process; epoch_limit needs engine='processes'")
+    return engine
+
+
+def _work(engine: Engine, workers: int, study: Study, train: Train, place: Place, look: Callable[[], None]) -> str:
+    """Train until the study ends; returns why. `look` is called now and then."""
+    if engine == "inline":
+        return inline.work(study, train, place.folder, place.checkpoints, look)
+    if isinstance(engine, RayEngine):
+        return RayCrew(engine, place, train, workers).run(study, look)
+    return LocalEngine(place, train, workers).run(study, look)
+
+
+@contextmanager
+def _watched(
+    study: Study, callbacks: Sequence[Callback], progress: bool | None
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """What to call now and then, and once with why it ended: the display and the user's callbacks hear of it."""
+    teller = Teller(study, callbacks)
+    with _shown(study, progress) as show, teller.until_the_end() as ends:
+
+        def look() -> None:
+            show()
+            teller.look()
+
+        yield look, ends
 
 
 @contextmanager
@@ -148,7 +174,5 @@ def _with_checkpoint(best: Best | None, study: Study, folder: str, lasting: bool
     """The best epoch and where it was saved; where that epoch was not, the run's best one that was."""
     if best is None or not lasting:
         return best
-    losses = study.runs[best.run - 1].losses
-    sign = 1.0 if study.direction == "minimize" else -1.0
-    saved = nearest(study.shared.stored.checkpoints(best.run), best, losses, sign)
+    saved = nearest(study, best)
     return best if saved is None else replace(best, checkpoint=Path(folder) / saved.place)

@@ -19,7 +19,7 @@ from freezethaw.cli.trainings import (
     WhatArgument,
     WithCommand,
 )
-from freezethaw.errors import StudyError, TrainingError
+from freezethaw.errors import TrainingError
 
 if TYPE_CHECKING:
     from freezethaw.records import Budget, Checkpoints, Result
@@ -87,13 +87,12 @@ def run(
     """
     with only_json(as_json):  # what the training prints, also when it is imported, is no JSON
         entries = trainings.with_space(trainings.entries_of(ctx, what), space)
-    given: dict[str, Any] = {"max_epochs": max_epochs, "name": name, "workers": workers, "store": store, "seed": seed}
-    given |= {"direction": None if direction is None else direction.value, "finish_best": finish_best}
-    given |= {"epoch_limit": epoch_limit, "repeats": repeats, "tags": tag or None}
-    entries |= {key: value for key, value in given.items() if value is not None}
+    entries |= trainings.said(max_epochs=max_epochs, name=name, workers=workers, store=store, seed=seed)
+    entries |= trainings.said(direction=direction and direction.value, finish_best=finish_best, tags=tag or None)
+    entries |= trainings.said(epoch_limit=epoch_limit, repeats=repeats)
     if "max_epochs" not in entries:
         raise UsageError("how long is a training? --max-epochs says the last epoch of a run")
-    limits = _budget(entries.get("budget"), budget, hours, target, worthwhile)
+    limits = _budget(entries.get("budget"), epochs=budget, hours=hours, target=target, worthwhile=worthwhile)
     kept = trainings.checkpoints_of(
         entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
     )
@@ -137,17 +136,10 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
         raise typer.Exit(LEFT if str(asked) in ("SIGTERM", "SIGUSR1") else 130) from None
 
 
-def _budget(
-    told: Any, epochs: int | None, hours: float | None, target: float | None, worthwhile: float | None
-) -> Budget:
+def _budget(told: Any, **given: float | None) -> Budget:
     from freezethaw.records import Budget
 
-    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"epochs": told}
-    given = {"epochs": epochs, "hours": hours, "target": target, "worthwhile": worthwhile}
-    fields |= {key: value for key, value in given.items() if value is not None}
-    unknown = [key for key in fields if key not in given]
-    if unknown:
-        raise StudyError(f"budget: unknown key {unknown[0]!r}; known are {', '.join(given)}")
+    fields = trainings.merged("budget", told, "epochs", given)
     if not fields:
         raise UsageError("when to stop? --budget EPOCHS, --hours, --target or --worthwhile")
     return Budget(**fields)
@@ -210,7 +202,7 @@ def check(
       freezethaw check study.toml --epochs 6 --config momentum=0.9
       freezethaw check --space space.toml -- ./train.sh
     """
-    from freezethaw.cli.asking import read_pairs
+    from freezethaw.cli.forecasting import read_pairs
     from freezethaw.runtime import checking
 
     with only_json(as_json):  # what the training prints, also when it is imported, is no JSON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,9 +101,19 @@ def checkpoints_of(told: Any, **given: Any) -> Checkpoints:
     """What the study file and the options say of checkpoints."""
     from freezethaw.records import Checkpoints
 
-    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {} if told is None else {"folder": told}
-    fields |= {key: value for key, value in given.items() if value is not None}
+    return Checkpoints(**merged("checkpoints", told, "folder", given))
+
+
+def said(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def merged(what: str, told: Any, short: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of the study file, or the one value `short` in its place, with the options that were given over it."""
+    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else said(**{short: told})
+    fields |= said(**given)
     unknown = [key for key in fields if key not in given]
     if unknown:
-        raise StudyError(f"checkpoints: unknown key {unknown[0]!r}; known are {', '.join(given)}")
-    return Checkpoints(**fields)
+        raise StudyError(f"{what}: unknown key {unknown[0]!r}; known are {', '.join(given)}")
+    return fields

@@ -15,6 +15,7 @@ from freezethaw.records import Best
 from freezethaw.runtime.eviction import to_evict
 from freezethaw.runtime.places import place_at
 from freezethaw.store import Lease, NewCheckpoint, StoredCheckpoint, StoredStudy
+from freezethaw.study import Study
 from freezethaw.trainers.protocol import Save
 
 GB = 1_000_000_000
@@ -25,11 +26,10 @@ Judge = Callable[[Sequence[StoredCheckpoint]], tuple[Mapping[int, float], Collec
 LATEST = 2  # of a run, that are kept: the last one, and one to fall back on
 
 
-def nearest(
-    kept: Iterable[StoredCheckpoint], best: Best, losses: Sequence[float], sign: float
-) -> StoredCheckpoint | None:
-    """The checkpoint of the best epoch; where that was not saved, of the best epoch of its run that was."""
-    mine = (c for c in kept if c.run == best.run)
+def nearest(study: Study, best: Best) -> StoredCheckpoint | None:
+    """The checkpoint of the best epoch; where that is not kept, of the best epoch of its run that is."""
+    mine, losses = study.shared.stored.checkpoints(best.run), study.runs[best.run - 1].losses
+    sign = 1.0 if study.direction == "minimize" else -1.0
     return min(mine, key=lambda c: (c.epoch != best.epoch, sign * losses[c.epoch - 1]), default=None)
 
 

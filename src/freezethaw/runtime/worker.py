@@ -219,7 +219,7 @@ class Worker:
     def _judge(self, kept: Sequence[StoredCheckpoint]) -> tuple[dict[int, float], set[tuple[int, int]]]:
         best = self.study.best
         if best is not None:
-            saved = nearest(kept, best, self.study.runs[best.run - 1].losses, self.sign)
+            saved = nearest(self.study, best)
             self._best = {(best.run, best.epoch if saved is None else saved.epoch)}
         pinned = {(c.run, c.epoch) for c in kept if c.run in self.study.pinned}
         return _chances(self.study), {*self.best_marks(), *pinned}
