@@ -15,7 +15,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
 from freezethaw.trainers import command
-from freezethaw.trainers.command import read_line
+from freezethaw.trainers.command_output import read_line
 from tests.trainers.bench import Bench, script
 
 # doubles a number in each epoch; everything it needs to go on is in one file

@@ -17,44 +17,21 @@ The last loss is reported when the command has exited: only then is what it save
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import queue
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
 
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
-from freezethaw.trainers.of_class import RESERVED
+from freezethaw.trainers.command_output import Line
+from freezethaw.trainers.command_process import CommandProcess
 from freezethaw.trainers.protocol import Train, TrainingRun
 
 DIVERGED, OUT_OF_MEMORY, PREEMPTED = 10, 11, 12
-GRACE = 20.0  # seconds that a command has to save and leave
-LOOK = 0.2  # seconds between two looks at whether to leave
-LINGER = 2.0  # seconds after its end in which output may still come
-TAIL = 5  # lines of output that a message shows
-BARE = re.compile(r"([:\[,]\s*)[-+]?(nan|inf(?:inity)?)\b", re.IGNORECASE)  # as C prints them
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line that counts."""
-
-    epoch: int
-    loss: float
-    metrics: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,7 +66,7 @@ class CommandTrainer:
         """Run it once; gives the epoch that comes next, None where the run is frozen."""
         last = _goal(run, epoch)
         held: Line | None = None  # a loss is reported when the next one comes, or with what was saved
-        with _Process(self, told) as process:
+        with CommandProcess(self.command, self.folder, self.epoch_limit, told) as process:
             for line in process.lines(run.leaving):
                 expected = epoch if held is None else held.epoch + 1
                 _check(line, expected, last, epoch)
@@ -227,159 +204,3 @@ def _ended(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"was killed by {name}" + (" (by the system for want of memory?)" if -code == signal.SIGKILL else "")
-
-
-def read_line(text: str) -> Line | None:
-    """A line of output: a loss, or None where it is part of the log. Raises TrainingError for a loss that is none."""
-    if not text.lstrip().startswith("{"):
-        return None
-    found = _parsed(text)
-    if not isinstance(found, dict) or "epoch" not in found or "loss" not in found:
-        return None
-    epoch, loss = found["epoch"], found["loss"]
-    if isinstance(epoch, float) and epoch.is_integer():
-        epoch = int(epoch)
-    if isinstance(epoch, bool) or not isinstance(epoch, int):
-        raise TrainingError(f"the command printed an epoch that is no whole number: {text.strip()[:200]}")
-    if loss is None:  # NaN, as JavaScript and others write it
-        loss = math.nan
-    if isinstance(loss, bool) or not isinstance(loss, int | float):
-        raise TrainingError(f"the command printed a loss that is no number: {text.strip()[:200]}")
-    metrics = {key: value for key, value in found.items() if key not in ("epoch", *RESERVED)}
-    return Line(epoch, float(loss), metrics)
-
-
-def _parsed(text: str) -> Any:
-    for attempt in (text, BARE.sub(r"\1NaN", text)):
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(attempt)
-    return None
-
-
-class _Process:
-    """The command while it runs, in a session of its own: Ctrl-C reaches it through us only."""
-
-    def __init__(self, trainer: CommandTrainer, told: Mapping[str, object]) -> None:
-        self._trainer = trainer
-        self._tail: deque[str] = deque(maxlen=TAIL)
-        self._queue: queue.Queue[str | None] = queue.Queue()
-        environment = os.environ | {f"FREEZETHAW_{key}": str(value) for key, value in told.items()}
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-                trainer.command,
-                cwd=trainer.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise TrainingError(f"the command {trainer.command[0]!r} cannot be run: {error.strerror}") from error
-        self._readers = [
-            threading.Thread(target=self._read_losses, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True),
-        ]
-
-    def __enter__(self) -> _Process:
-        for reader in self._readers:
-            reader.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.returncode is None:
-            self._stop(signal.SIGKILL)
-            self._process.wait()
-        for reader in self._readers:
-            reader.join(timeout=1.0)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    pipe.close()
-
-    def lines(self, leaving: Callable[[], bool]) -> Iterator[Line]:
-        """Lines that count, as they come, until the output ends. Asked to leave, the command is asked in turn."""
-        patience, asked = self._trainer.epoch_limit, False
-        since, gone = time.monotonic(), None
-        while True:
-            try:
-                text = self._queue.get(timeout=LOOK)
-            except queue.Empty:
-                text = ""
-            if text is None:
-                return
-            line = read_line(text) if text else None
-            if line is not None:
-                since = time.monotonic()
-                yield line
-            if not asked and leaving():
-                self._stop(signal.SIGTERM)
-                asked, patience, since = True, GRACE, time.monotonic()
-            if patience is not None and time.monotonic() - since > patience:
-                if asked:
-                    self._stop(signal.SIGKILL)
-                    return
-                raise TrainingError(
-                    f"longer than {patience:g} s for one epoch: {self._trainer} printed no loss{self.output()}"
-                )
-            if text or not self._exited():
-                gone = None
-            elif gone is None:
-                gone = time.monotonic()
-            elif time.monotonic() - gone > LINGER:  # it left a process behind that holds the pipe open
-                return
-
-    def end(self) -> int:
-        """Wait until it has exited, and end whatever it started and left behind; gives its exit code."""
-        limit = self._trainer.epoch_limit
-        since = time.monotonic()
-        while not self._exited():
-            time.sleep(0.005)
-            if limit is not None and time.monotonic() - since > max(limit, GRACE):
-                raise TrainingError(f"{self._trainer} closed its output but does not exit")
-        self._stop(signal.SIGKILL)
-        code = self._process.wait()
-        for reader in self._readers:
-            reader.join(timeout=1.0)
-        return code
-
-    def _exited(self) -> bool:
-        """Whether it has exited; where the system can tell without forgetting it, so that its number stays its own."""
-        if not hasattr(os, "waitid"):
-            return self._process.poll() is not None
-        with contextlib.suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        return True
-
-    def output(self) -> str:
-        """The end of its log, for a message."""
-        return "; its last output: " + " | ".join(self._tail) if self._tail else "; it printed nothing else"
-
-    def _stop(self, how: signal.Signals) -> None:
-        """The command and whatever it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, how)
-
-    def _read_losses(self, pipe: IO[bytes]) -> None:
-        for text in _texts(pipe):
-            self._queue.put(text)
-            if not text.lstrip().startswith("{"):
-                self._log(text, sys.stdout)
-        self._queue.put(None)
-
-    def _read_log(self, pipe: IO[bytes]) -> None:
-        for text in _texts(pipe):
-            self._log(text, sys.stderr)
-
-    def _log(self, text: str, to: IO[str]) -> None:
-        if text.strip():
-            self._tail.append(text.strip()[:300])
-        with contextlib.suppress(OSError, ValueError):
-            to.write(text if text.endswith("\n") else text + "\n")
-            to.flush()
-
-
-def _texts(pipe: IO[bytes]) -> Iterator[str]:
-    with contextlib.suppress(OSError, ValueError):
-        while chunk := pipe.readline(1 << 20):
-            yield chunk.decode("utf-8", errors="replace")
