@@ -1,13 +1,31 @@
+"""Which process holds a lease, and whether it is surely dead: also where the system says little."""
+
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from freezethaw.store import Process
+import pytest
+
+from freezethaw.store import Process, processes
 from freezethaw.store.processes import _started
 
 
+@pytest.fixture(params=["this system", "macOS"])
+def system(request, monkeypatch):
+    """The code for macOS asks `ps`, which other systems have as well."""
+    if request.param == "macOS":
+        if not Path("/bin/ps").exists():
+            pytest.skip("there is no /bin/ps here")
+        monkeypatch.setattr(processes, "_boot", lambda: "one boot")
+        monkeypatch.setattr(processes.sys, "platform", "darwin")
+    return request.param
+
+
+@pytest.mark.usefixtures("system")
 def test_a_killed_child_that_nobody_has_waited_for_is_dead():
     here = Process.current()
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -22,6 +40,33 @@ def test_a_killed_child_that_nobody_has_waited_for_is_dead():
     assert process.is_dead(here)
 
 
+@pytest.mark.usefixtures("system")
 def test_a_process_knows_itself():
     assert Process.current() == Process.current()
     assert not Process.current().is_dead(Process.current())
+
+
+@pytest.mark.usefixtures("system")
+def test_a_number_that_was_given_to_another_process_does_not_make_the_first_one_live():
+    here = Process.current()
+    assert Process(here.host, here.boot, os.getpid(), "long before").is_dead(here)
+    assert not Process(here.host, "another boot", os.getpid(), "long before").is_dead(here), "it cannot be looked up"
+    assert not Process(here.host, here.boot, os.getpid(), "").is_dead(here), "nor told from another"
+
+
+def test_where_the_system_does_not_say_which_boot_this_is_nobody_is_called_dead(monkeypatch):
+    def no_proc(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", no_proc)
+    here = Process.current()
+    assert (here.boot, here.started) == ("", "")
+    assert not Process(here.host, "", 2**22 + 1, "").is_dead(here)
+
+
+def test_on_macos_the_boot_is_asked_of_sysctl(monkeypatch):
+    asked = []
+    monkeypatch.setattr(processes.sys, "platform", "darwin")
+    monkeypatch.setattr(processes, "_output", lambda *command: asked.append(command) or "A-B-C")
+    assert processes._boot() == "A-B-C"
+    assert asked == [("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")]

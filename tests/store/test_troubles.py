@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.servers import fresh_database
 
 from freezethaw.errors import StoreError
-from freezethaw.store import Store
+from freezethaw.store import Store, filesystem
 from freezethaw.store.filesystem import network_kind, read_mount_command, read_proc_mounts
 from freezethaw.store.urls import parse, shown
 from tests.store.small_study import decide, opened, report
@@ -168,6 +169,22 @@ def test_network_file_systems_of_macos():
     mounts = list(read_mount_command(text))
     assert mounts == [("/", "apfs"), ("/Volumes/my share", "smbfs")]
     assert network_kind(Path("/Volumes/my share/x.db"), mounts) == "smbfs"
+
+
+def test_what_is_mounted_is_asked_of_the_system(monkeypatch):
+    """A store must not be refused, nor taken, because the question was put wrongly."""
+    assert "/" in dict(filesystem._mounts())
+    monkeypatch.setattr(filesystem.sys, "platform", "darwin")
+    said = "/dev/disk1s1 on / (apfs, local)\nno mount at all\n//me@nas/x on /x (smbfs, nodev)\n"
+    monkeypatch.setattr(filesystem.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    with pytest.raises(StoreError, match="smbfs"):
+        filesystem.require_local(Path("/x/y.db"))
+    filesystem.require_local(Path("/y.db"))
+
+
+def test_where_the_system_does_not_say_what_is_mounted_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: open("/no/such/file"))  # noqa: PTH123, SIM115
+    filesystem.require_local(Path("/home/me/x.db"))
 
 
 def test_a_store_on_a_network_file_system_is_refused_with_advice(tmp_path, monkeypatch):

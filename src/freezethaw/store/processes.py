@@ -54,7 +54,8 @@ def _boot() -> str:
 def _started(pid: int) -> str | None:
     """When a process started; None where there is none that still runs."""
     if sys.platform == "darwin":
-        return _output("/bin/ps", "-o", "lstart=", "-p", str(pid)) or None
+        state, _, started = _output("/bin/ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)).partition(" ")
+        return None if state[:1] in ("", "Z") else started.strip()
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
