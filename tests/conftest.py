@@ -9,7 +9,8 @@ from benchmarks import servers
 from hypothesis import settings
 
 # asserts in shared modules explain themselves too; said here, before any test module imports them
-pytest.register_assert_rewrite("tests.store.contract", "tests.store.small_study")
+PARTS = ("contract", *(f"contract_of_{part}" for part in ("studies", "losses", "leases", "history")), "small_study")
+pytest.register_assert_rewrite(*(f"tests.store.{part}" for part in PARTS))
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")

@@ -1,0 +1,212 @@
+"""Part of what every store does: decisions are taken, and losses recorded with their checkpoints."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+import freezethaw as ft
+from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
+from freezethaw.store import Lease, NewCheckpoint, Proposal, Report, Watcher
+from tests.store.small_study import CONFIG, decide, opened, report
+
+
+class LossesContract:
+    """Needs a fixture `url` of an empty store."""
+
+    def test_a_run_from_its_start_to_its_end(self, url):
+        study = opened(url)
+        start = decide(study, to_epoch=3, reason="first", basket=({"score": math.nan, "chance": -math.inf},))
+        assert start.decision == ft.Decision(1, "start", 1, CONFIG, 0, 3, "first")
+        assert study.load().pending == (start.decision,)
+        assert study.load().runs == (ft.Run(1, CONFIG, state="pending"),)
+        basket = study.decision(1).basket
+        assert math.isnan(basket[0]["score"])
+        assert basket[0]["chance"] == -math.inf
+        study.record(start.lease, report(1, 3.0, seconds=(0.5,), metrics=({"accuracy": 0.1, "odd": math.nan},)))
+        study.record(start.lease, report(2, 1e34, 0.1), close="told")
+        [run] = study.load().runs
+        assert (run.losses, run.state) == ((3.0, 1e34, 0.1), "frozen")
+        assert run.seconds[0] == 0.5
+        assert all(math.isnan(s) for s in run.seconds[1:])
+        assert study.metrics(1)[0]["accuracy"] == 0.1
+        assert math.isnan(study.metrics(1)[0]["odd"])
+        assert study.metrics(1)[1:] == ({}, {})
+        assert study.decision(1).state == "told"
+        thaw = decide(study, run=1, to_epoch=10)
+        assert (thaw.decision.kind, thaw.decision.from_epoch, thaw.lease.token) == ("thaw", 3, 2)
+        study.record(thaw.lease, Report(4, tuple(float(e) for e in range(4, 11))), close="told")
+        assert study.load().runs[0].state == "finished"
+        assert study.load().pending == ()
+
+    def test_one_more_loss_is_seen_by_who_looks_again(self, url):
+        study = opened(url)
+        lease = decide(study).lease
+        known = [opened(url).load()]
+        for epoch in range(1, 6):
+            found = study.record(lease, report(epoch, 1.0 / epoch))
+            known.append(study.load(known[-1]))
+            assert (known[-1].change, known[-1].runs[0].epoch) == (found.change, epoch)
+        assert study.load(at=known[2].change).runs[0].losses == (1.0, 0.5)
+
+    @pytest.mark.parametrize("loss", [sys.float_info.max, -sys.float_info.max, 5e-324, 0.1, 1 / 3])
+    def test_a_loss_comes_back_bit_for_bit(self, url, loss):
+        study = opened(url)
+        study.record(decide(study).lease, report(1, loss, seconds=(1 / 3,)))
+        [run] = study.load().runs
+        assert (run.losses[0].hex(), run.seconds[0].hex()) == (loss.hex(), (1 / 3).hex())
+
+    @pytest.mark.parametrize(
+        ("close", "losses", "expected"),
+        [
+            ("told", (1.0,), ("told", "frozen", "")),  # fewer than granted: the rest is given back
+            ("interrupted", (1.0,), ("told", "frozen", "interrupted")),
+            ("interrupted", (), ("cancelled", "frozen", "interrupted")),
+            ("diverged", (1.0,), ("told", "diverged", "")),
+            ("diverged", (), ("told", "diverged", "")),
+            ("out_of_memory", (), ("cancelled", "failed", "out_of_memory")),
+            ("failed", (1.0,), ("told", "failed", "failed")),
+        ],
+    )
+    def test_ends_of_a_decision(self, url, close, losses, expected):
+        study = opened(url)
+        committed = decide(study)
+        study.record(committed.lease, report(1, *losses) if losses else None, close=close)
+        stored, [run] = study.decision(1), study.load().runs
+        assert (stored.state, run.state, run.outcome) == expected
+        assert (stored.outcome, stored.reached) == (close, len(losses))
+        assert run.losses == losses
+        assert study.load().pending == ()
+        with pytest.raises(LeaseLost, match="given back before"):
+            study.record(committed.lease, report(len(losses) + 1, 1.0))
+        if run.state == "frozen":
+            assert decide(study, run=1).decision.from_epoch == len(losses)
+        else:
+            with pytest.raises(StudyError, match="only a frozen run"):
+                decide(study, run=1)
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (report(3, 1.0), "no gaps"),
+            (report(0, 1.0), "no gaps"),
+            (report(2, 1.0, 1.0, 1.0, 1.0, 1.0), "epoch 6 was not granted"),
+            (report(2, math.nan), "nan is no finite number"),
+            (report(2, 1.0, math.inf), "inf is no finite number"),
+            (report(2, True), "True is no finite number"),
+            (report(2, "1"), "'1' is no finite number"),
+            (report(2, 1.0, seconds=(1.0, 2.0)), "1 losses but 2 seconds"),
+        ],
+    )
+    def test_a_wrong_report_changes_nothing(self, url, wrong, message):
+        study = opened(url)
+        lease = decide(study).lease
+        study.record(lease, report(1, 5.0))
+        before = study.load()
+        with pytest.raises(TellError, match=message):
+            study.record(lease, wrong, NewCheckpoint(1, "a", "b", 1), close="told")
+        assert study.load() == before
+        assert study.checkpoints() == ()
+        study.record(lease, report(2, 4.0))  # and the lease is still there
+
+    def test_told_without_a_loss_is_refused(self, url):
+        study = opened(url)
+        with pytest.raises(TellError, match="no loss yet"):
+            study.record(decide(study).lease, close="told")
+        with pytest.raises(TellError, match="one of told, diverged"):
+            study.record(Lease(1, 1, 1), close="pruned")
+
+    def test_trained_again_the_first_loss_stays_and_a_difference_is_an_event(self, url):
+        study = opened(url)
+        lease = decide(study).lease
+        study.record(lease, report(1, 3.0, 2.0, 1.0))
+        same = study.record(lease, report(2, 2.0))
+        assert (same.repeated, same.different, same.epoch) == ((2,), (), 3)
+        assert study.events() == ()
+        found = study.record(lease, report(2, 2.0, 1.5, 0.5))
+        assert (found.repeated, found.different, found.epoch) == ((2, 3), (3,), 4)
+        assert study.load().runs[0].losses == (3.0, 2.0, 1.0, 0.5)
+        [event] = study.events()
+        assert (event.kind, event.run, event.epoch) == ("loss differs", 1, 3)
+        assert event.details == {"epochs": [3], "kept": [1.0], "again": [1.5]}
+
+    @pytest.mark.parametrize(
+        ("wanted", "message"),
+        [
+            (Proposal(7, CONFIG, 3, "r"), "no run 7; the study has runs 1 to 1"),
+            (Proposal(1, CONFIG, 2, "r"), "at epoch 2 of 10; cannot train to 2"),
+            (Proposal(1, CONFIG, 11, "r"), "cannot train to 11"),
+            (Proposal(None, CONFIG, 3, ""), "needs a reason"),
+            (Proposal(None, {"rate": object()}, 3, "r"), "plain JSON"),
+            (Proposal(None, CONFIG, 3, "r", wish=4), "wish 4 is not waiting"),
+        ],
+    )
+    def test_a_wrong_decision_changes_nothing(self, url, wanted, message):
+        study = opened(url)
+        study.record(decide(study).lease, report(1, 2.0, 1.0), close="told")
+        before, permit = study.load(), study.permission(Watcher())
+        with pytest.raises(ft.FreezeThawError, match=message):
+            study.commit(permit, wanted, before.change, {"a": 1})
+        assert study.load() == before
+        assert study.sampler_state() is None
+        assert study.commit(permit, Proposal(1, CONFIG, 3, "r"), before.change).decision.number == 2
+
+    def test_a_curve_from_elsewhere_is_evidence(self, url):
+        study = opened(url)
+        assert study.add_run(CONFIG, [3.0, 2.0], [1.0, 1.0]) == 1
+        assert study.add_run(CONFIG, [4.0], diverged=True) == 2
+        first, second = study.load().runs
+        assert (first.state, first.added, first.losses, first.seconds) == ("finished", True, (3.0, 2.0), (1.0, 1.0))
+        assert (second.state, second.losses) == ("diverged", (4.0,))
+        for wrong in ([], [math.nan], [1.0] * 11):
+            with pytest.raises(TellError):
+                study.add_run(CONFIG, wrong)
+        assert decide(study).decision.run == 3
+
+    def test_wishes_come_in_order_and_go_with_their_decision(self, url):
+        study = opened(url)
+        study.record(decide(study).lease, report(1, 1.0), close="told")
+        other = {"rate": 0.5, "units": 1}
+        numbers = study.enqueue(other, 3), study.thaw(1, 4), study.enqueue(CONFIG)
+        waiting = study.load().wishes
+        assert [(w.number, w.run, w.config, w.to_epoch) for w in waiting] == [
+            (numbers[0], None, other, 3),
+            (numbers[1], 1, CONFIG, 4),
+            (numbers[2], None, CONFIG, 1),
+        ]
+        decide(study, config=other, to_epoch=3, wish=numbers[0])
+        study.drop_wish(numbers[1])
+        assert [w.number for w in study.load().wishes] == [numbers[2]]
+        for wrong in (lambda: study.thaw(1, 1), lambda: study.thaw(9, 2), lambda: study.enqueue(CONFIG, 11)):
+            with pytest.raises(StudyError):
+                wrong()
+
+    # Checkpoints.
+
+    def test_a_checkpoint_is_recorded_with_its_losses(self, url):
+        study = opened(url)
+        lease = decide(study).lease
+        study.record(lease, report(1, 2.0, 1.0), NewCheckpoint(2, "x/run-1/epoch-2", "ab", 10))
+        [kept] = study.load().checkpoints
+        assert (kept.run, kept.epoch, kept.place, kept.sha256, kept.bytes) == (1, 2, "x/run-1/epoch-2", "ab", 10)
+        before = study.load()
+        with pytest.raises(StoreError, match="checkpoint of epoch 5 cannot be recorded: run 1 is at epoch 3"):
+            study.record(lease, report(3, 0.5), NewCheckpoint(5, "y", "ab", 10))
+        assert study.load() == before
+
+    def test_checkpoints_of_leased_runs_are_dropped_by_their_holder_only(self, url):
+        study = opened(url)
+        lease = decide(study).lease
+        study.record(lease, report(1, 2.0), NewCheckpoint(1, "one", "ab", 10))
+        study.record(lease, report(2, 1.0), NewCheckpoint(2, "two", "ab", 10))
+        assert study.drop_checkpoints([1, 2], "evicted") == ()
+        assert [c.place for c in study.drop_checkpoints([1], "replaced", lease)] == ["one"]
+        study.release(lease)  # its decision is pending still
+        assert study.drop_checkpoints([2], "evicted") == ()
+        study.record(study.take_over(Watcher()).lease, close="told")
+        assert [c.place for c in study.drop_checkpoints([1, 2, 3], "evicted")] == ["two"]
+        assert study.drop_checkpoints([2], "evicted") == ()
+        assert study.checkpoints() == ()
+        assert [e.kind for e in study.events()] == ["checkpoint evicted"]
