@@ -51,29 +51,29 @@ class Curve:
 
 
 def curve_of(losses: Mapping[float, float], config: Mapping[str, Any], name: str, usual: float = 1.0) -> Curve:
-    """A curve from losses by epoch, which may begin at 0 or at 1 or go in steps; it ends where it diverged.
+    """A curve from losses by epoch, which may begin at 0 or at 1 and be any distance apart; it ends where it diverged.
 
     One loss alone does not say how far apart they would be: then it is as `usual`.
     """
     epochs = sorted(losses)
     if not epochs:
         raise CurveError(f"run {name!r} has no losses")
-    steps = [later - earlier for earlier, later in pairwise(epochs)]
-    step = min(steps, default=usual)
-    for before, found in zip(epochs, steps, strict=False):
-        if found > 1.001 * step:
+    distances = [later - earlier for earlier, later in pairwise(epochs)]
+    distance = min(distances, default=usual)
+    for before, found in zip(epochs, distances, strict=False):
+        if found > 1.001 * distance:
             raise CurveError(
                 f"run {name!r} has a gap: no loss between {before:g} and {before + found:g}, and elsewhere one every "
-                f"{step:g}; keep only rows that are equally far apart"
+                f"{distance:g}; keep only rows that are equally far apart"
             )
-    if epochs[0] > 1.001 * step:
+    if epochs[0] > 1.001 * distance:
         raise CurveError(f"run {name!r} begins at {epochs[0]:g}: its first losses are missing")
     values = [losses[epoch] for epoch in epochs]
     ends = next((i for i, value in enumerate(values, 1) if not math.isfinite(value)), len(values))
     return Curve(dict(config), tuple(values[:ends]), name)
 
 
-def usual_step(runs: Iterable[Iterable[float]]) -> float:
+def usual_distance(runs: Iterable[Iterable[float]]) -> float:
     """How far apart the epochs of runs are; 1 where none has two."""
     return min((later - earlier for epochs in runs for earlier, later in pairwise(sorted(epochs))), default=1.0)
 
@@ -114,7 +114,7 @@ def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]
     names = _configuration(groups, [name for name in columns if name not in (run, epoch, loss)])
     usual = 1.0
     if epoch is not None:
-        usual = usual_step({_number(row, epoch, name) for row in group} for name, group in groups.items())
+        usual = usual_distance({_number(row, epoch, name) for row in group} for name, group in groups.items())
     return tuple(_read_run(name, group, epoch, loss, names, usual) for name, group in groups.items())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from freezethaw.doors.curves import Curve, curve_of, usual_step
+from freezethaw.doors.curves import Curve, curve_of, usual_distance
 from freezethaw.doors.elsewhere import add_curves
 from freezethaw.errors import CurveError, FreezeThawError
 
@@ -73,7 +73,7 @@ def _curves(old: Any) -> tuple[Curve, ...]:
             f"no trial of the Optuna study {old.study_name!r} has intermediate values; objectives give them by "
             "trial.report(loss, epoch)"
         )
-    usual = usual_step(t.intermediate_values for t in trials)
+    usual = usual_distance(t.intermediate_values for t in trials)
     return tuple(curve_of(t.intermediate_values, t.params, str(t.number), usual) for t in trials)
 
 

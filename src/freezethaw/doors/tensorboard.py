@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from freezethaw.doors.curves import METRIC, Curve, curve_of, usual_step
+from freezethaw.doors.curves import METRIC, Curve, curve_of, usual_distance
 from freezethaw.errors import CurveError
 
 FLOAT = 1  # of TensorFlow's types
@@ -39,7 +39,7 @@ def read_tensorboard(folder: str | Path, metric: str | None = None) -> tuple[Cur
         said = "no tag looks like the loss; say which one it is with metric" if metric is None else f"no tag {metric!r}"
         raise CurveError(f"{said}; there are: {', '.join(tags)}")
     kept = {run: of_run[wanted] for run, of_run in scalars.items() if wanted in of_run}
-    usual = usual_step(kept.values())
+    usual = usual_distance(kept.values())
     return tuple(curve_of(losses, {}, run, usual) for run, losses in kept.items())
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 GRID_POINTS = 25  # of a slice
-BASES, STEPS, SAMPLES = 48, 7, 4  # of the importance: configurations, values of each parameter, samples of the model
+BASES, VALUES, SAMPLES = 48, 7, 4  # of the importance: configurations, values of each parameter, samples of the model
 SHADES = 9  # of lines: one trace each, so that a thousand lines stay light
 
 
@@ -141,23 +141,23 @@ def importances(study: Study) -> dict[str, float]:
         return {}
     space, rng = study.space, np.random.default_rng(0)
     bases = rng.random((BASES, len(space)))
-    steps = (np.arange(STEPS) + 0.5) / STEPS
-    units = np.tile(bases, (1 + STEPS * len(space), 1)).reshape(-1, BASES, len(space))
+    along = (np.arange(VALUES) + 0.5) / VALUES
+    units = np.tile(bases, (1 + VALUES * len(space), 1)).reshape(-1, BASES, len(space))
     for column in range(len(space)):
-        for step, unit in enumerate(steps):
-            units[1 + column * STEPS + step, :, column] = unit
+        for place, unit in enumerate(along):
+            units[1 + column * VALUES + place, :, column] = unit
     features = study.features([space.config(unit) for unit in units.reshape(-1, len(space))])
     f = view.forecaster
     shares = np.zeros(len(space))
     total = 0.0
     for sample in np.argsort(-f.weights)[:SAMPLES]:
         mean = look(f.posteriors[sample], np.empty(0, np.int64), features, np.array([float(study.max_epochs)])).mean
-        table = mean.reshape(1 + STEPS * len(space), BASES)
+        table = mean.reshape(1 + VALUES * len(space), BASES)
         whole = float(table[0].var())
-        main = table[1:].mean(axis=1).reshape(len(space), STEPS)
+        main = table[1:].mean(axis=1).reshape(len(space), VALUES)
         # each mean over the bases is itself uncertain by var / BASES, which would look like an effect
         alone = np.maximum(
-            main.var(axis=1) - table[1:].var(axis=1).reshape(len(space), STEPS).mean(axis=1) / BASES, 0.0
+            main.var(axis=1) - table[1:].var(axis=1).reshape(len(space), VALUES).mean(axis=1) / BASES, 0.0
         )
         if whole > 0:
             shares += f.weights[sample] * np.minimum(alone / whole, 1.0)

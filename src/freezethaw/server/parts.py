@@ -71,8 +71,8 @@ def table(caption: str, heads: Sequence[str], rows: str, numbers: Collection[str
 def small_curve(losses: Sequence[float], low: float, high: float, max_epochs: int) -> str:
     """A curve as a small picture; all of a table share their axes."""
     span = high - low if math.isfinite(high - low) and high > low else 1.0
-    step = max(len(losses) // 60, 1)
-    places = sorted({*range(0, len(losses), step), len(losses) - 1})
+    thinning = max(len(losses) // 60, 1)
+    places = sorted({*range(0, len(losses), thinning), len(losses) - 1})
     points = [
         f"{2 + (WIDTH - 4) * place / max(max_epochs - 1, 1):.1f},"
         f"{2 + (HEIGHT - 4) * min(max((high - losses[place]) / span, 0.0), 1.0):.1f}"
