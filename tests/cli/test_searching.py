@@ -30,6 +30,8 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "to go on: the same command with a larger budget" in done.stdout
     assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
     assert "epoch    1  loss" in done.stdout  # progress, line by line
+    lines = [line for line in done.stdout.splitlines() if line.startswith("  run ")]
+    assert all(" run" in line.partition("loss")[2] for line in lines), "each with its reason"
     again = json.loads(cli(*SEARCH, "--name", "mine", "--budget", "20", "--json").stdout)
     assert again["epochs"] == 20
     study = ft.Study.open(f"sqlite:///{training}/mine.db", "mine")

@@ -49,9 +49,9 @@ def test_the_extras_that_pages_name_are_those_there_are():
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - OURS_ALONE
     table = (DOCS / "index.md").read_text("utf-8").partition("| extra | for |")[2].partition("\n\n")[0]
-    assert {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])} == extras
+    assert {name for row in table.splitlines() for name in re.findall(r"`([\w-]+)`", row.split(" | ")[0])} == extras
     for page in [DOCS.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("guides/*.md")]:
-        named = re.findall(r"pip install ['\"](?:\.|freezethaw)\[([\w,]+)\]", page.read_text("utf-8"))
+        named = re.findall(r"pip install ['\"](?:\.|freezethaw)\[([\w,-]+)\]", page.read_text("utf-8"))
         assert {name for names in named for name in names.split(",")} <= extras, page.name
 
 

@@ -100,7 +100,7 @@ def _show_status(found: Mapping[str, Any]) -> None:
         out.print("best      no loss yet")
     else:
         where = f"run {best['run']}, epoch {best['epoch']} of {found['max_epochs']}"
-        out.print(f"best      {words.number(best['loss'])} ({found['direction']}d): {where}")
+        out.print(f"best      {words.number(best['loss'])} ({words.DIRECTIONS[found['direction']]}): {where}")
         out.print(f"          {words.config(best['config'])}")
     if found["checkpoint_bytes"]:
         allowed = f", {words.size(1e9 * found['disk_gb'])} allowed" if found["disk_gb"] else ""

@@ -8,8 +8,9 @@ from typing import Any
 
 from freezethaw.plain import duration, number, size
 
-__all__ = ["config", "count", "duration", "number", "percent", "size", "sparkline"]
+__all__ = ["DIRECTIONS", "config", "count", "duration", "number", "percent", "size", "sparkline"]
 
+DIRECTIONS = {"minimize": "minimised", "maximize": "maximised"}
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
