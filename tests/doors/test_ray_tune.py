@@ -6,12 +6,13 @@ import contextlib
 import importlib
 import os
 import pickle
-import signal
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.faults import ray as fire
@@ -66,10 +67,10 @@ def tuned(cluster, tmp_path):
     """What Tune found, and what was trained, in this order: rate, epoch and node."""
     from ray import tune
 
-    def tuned(trainable, study, metric="loss", workers=1, failures=0, stop=None, **more):
+    def tuned(trainable, study, metric="loss", workers=1, failures=0, stop=None, together=False, **more):
         tuner = tune.Tuner(
             trainable,
-            param_space={"log": str(tmp_path / "log")},
+            param_space={"log": str(tmp_path / "log"), "together": together},
             tune_config=ft.ray_tune_config(study, metric, workers, **more),
             run_config=tune.RunConfig(
                 storage_path=str(tmp_path / "results"),
@@ -109,16 +110,20 @@ def check_agreement(results, study, trainables):
             assert (Path(folder) / "state").read_text() == f"{run.losses[-1]!r} {run.epoch}"
 
 
-@pytest.mark.parametrize(("name", "rates", "reuse"), [("descend", RATES, True), ("Descend", RATES[:2], False)])
+@pytest.mark.parametrize(
+    ("name", "rates", "epochs", "reuse"), [("descend", RATES, 3, True), ("Descend", RATES[:2], 2, False)]
+)
 class TestPauseAndResume:
     pytestmark = on_cluster
 
-    def test_trials_train_what_is_decided_in_this_order_each_epoch_once(self, name, rates, reuse, tuned, trainables):
-        study = study_of(*rates, max_epochs=3)
+    def test_trials_train_what_is_decided_in_this_order_each_epoch_once(
+        self, name, rates, epochs, reuse, tuned, trainables
+    ):
+        study = study_of(*rates, max_epochs=epochs, seed=1)
         results, log = tuned(getattr(trainables, name), study, reuse_actors=reuse)
         decided = [(t.decision.config["rate"], t.decision.to_epoch) for t in study.history().decisions]
         assert [(rate, epoch) for rate, epoch, _ in log] == decided
-        assert len(decided) == 3 * len(rates)
+        assert len(decided) == epochs * len(rates)
         assert any(r.metrics["iterations_since_restore"] < r.metrics["training_iteration"] for r in results)
         check_agreement(results, study, trainables)
 
@@ -128,7 +133,7 @@ class TestOnTheCluster:
 
     def test_two_trials_at_a_time_on_two_nodes_until_the_budget_is_spent(self, tuned, trainables):
         study = study_of(*RATES, 0.4, max_epochs=5, budget=12)
-        results, log = tuned(trainables.descend, study, workers=2, reuse_actors=True)
+        results, log = tuned(trainables.descend, study, workers=2, together=True, reuse_actors=True)
         assert max(Counter((rate, epoch) for rate, epoch, _ in log).values()) == 1
         assert len(log) == sum(run.epoch for run in study.runs) == 12
         assert len({node for _, _, node in log}) == 2
@@ -180,6 +185,15 @@ class TestOnTheCluster:
             tuned(trainables.Forgetful, study_of(*RATES))
         assert trained(tmp_path / "log") == []
 
+    def test_the_code_of_the_page_runs(self, cluster, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        page = (ROOT / "docs" / "ray.md").read_text("utf-8")
+        names = {"__name__": "__main__"}
+        exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1], names)
+        assert sum(run.epoch for run in names["study"].runs) == 20
+        assert names["results"].get_best_result().metrics["loss"] == min(r.losses[-1] for r in names["study"].runs)
+        assert list((tmp_path / "results").iterdir())
+
 
 DRIVER = """
 import sys
@@ -213,13 +227,14 @@ class TestRestore:
     def test_a_driver_is_killed_and_the_same_lines_go_on(self, cluster, trainables, tmp_path):
         from ray import tune
 
-        where = os.environ | {"TUNE_GLOBAL_CHECKPOINT_S": "0", "PYTHONPATH": str(ROOT)}
-        driver = subprocess.Popen([sys.executable, "-c", DRIVER, cluster.address, str(tmp_path)], env=where)
-        while len(trained(tmp_path / "log")) < 10:
-            assert driver.poll() is None
-            time.sleep(0.05)
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
+        where = os.environ | {"TUNE_GLOBAL_CHECKPOINT_S": "0", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        with subprocess.Popen([sys.executable, "-c", DRIVER, cluster.address, str(tmp_path)], env=where) as driver:
+            try:
+                while len(trained(tmp_path / "log")) < 10:
+                    assert driver.poll() is None
+                    time.sleep(0.05)
+            finally:
+                driver.kill()
         with opened(tmp_path) as before:
             known = [run.losses for run in before.runs]
             assert before.pending
@@ -337,6 +352,20 @@ def test_what_was_under_way_in_this_process_is_given_back():
     assert study.pending == ()
 
 
+def test_so_is_what_another_view_of_the_same_study_had_under_way(tmp_path):
+    first, second, other = (
+        study_of(0.1, 0.2, name="twice", store=f"sqlite:///{tmp_path / file}") for file in ("one", "one", "other")
+    )
+    assert keep(TrialBook(first, "loss", 2)).start("a")
+    keep(TrialBook(other, "loss", 2))
+    assert len(second.pending) == 2
+    assert keep(TrialBook(first, "loss", 2)).start("a")
+    keep(TrialBook(second, "loss", 2))
+    assert second.pending == ()
+    for study in (first, second, other):
+        study.close()
+
+
 def test_a_study_in_memory_does_not_outlive_its_process_and_says_so():
     with pytest.raises(
         ft.StudyError, match=r"knows nothing of run\(s\) 3, 7, which Tune would resume; only a study in a"
@@ -381,9 +410,49 @@ def test_a_config_that_was_changed_is_refused(trainables):
         with pytest.raises(ft.StudyError, match="the study is to maximize 'gain', and the Tuner has metric="):
             config.scheduler.set_search_properties(metric, mode)
     assert config.scheduler.set_search_properties("gain", "max")
-    controller = type("", (), {"search_alg": type("", (), {"total_samples": 10})})
+    controller = SimpleNamespace(search_alg=SimpleNamespace(total_samples=10))
     with pytest.raises(ft.StudyError, match="num_samples must stay -1"):
         config.scheduler.choose_trial_to_run(controller)
+
+
+class Controller:
+    """Of Tune, what the scheduler asks and does when it chooses."""
+
+    search_alg = SimpleNamespace(total_samples=sys.maxsize)
+
+    def __init__(self, **statuses):
+        self.trials = [SimpleNamespace(trial_id=t, status=s, checkpoint=object()) for t, s in statuses.items()]
+
+    def get_trials(self):
+        return self.trials
+
+    def _set_trial_status(self, trial, status):
+        trial.status = status
+
+    def stop_trial(self, trial):
+        trial.status = "TERMINATED"
+
+    @property
+    def statuses(self):
+        return [trial.status for trial in self.trials]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_only_trials_of_decisions_run_and_those_without_a_future_end(trainables):
+    study = study_of(0.1, 0.2, 0.3)
+    scheduler = ft.ray_tune_config(study, workers=2).scheduler
+    scheduler._book.start("a")
+    scheduler._book.start("b")
+    study.tell(scheduler._book._stints.pop("b").decision, 0.5)  # frozen, and not yet thawed
+    controller = Controller(a="PENDING", b="PENDING", stranger="PAUSED")  # as Tune queues them after a restore
+    assert scheduler.choose_trial_to_run(controller).trial_id == "a"
+    assert controller.statuses == ["PENDING", "PAUSED", "TERMINATED"]
+    controller = Controller(a="RUNNING", b="PAUSED")
+    assert scheduler.choose_trial_to_run(controller) is None
+    study.thaw(2, 3)
+    assert scheduler._book.start("c") is None
+    controller = Controller(a="PENDING", b="PAUSED")  # Tune starts those that are pending by itself
+    assert scheduler.choose_trial_to_run(controller).trial_id == "b"
 
 
 def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatch):

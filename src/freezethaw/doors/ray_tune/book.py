@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from freezethaw.errors import AllPending, StudyError, StudyFinished, TellError
+from freezethaw.errors import AllPending, FreezeThawError, StudyError, StudyFinished, TellError
 from freezethaw.records import Config, Decision, Outcome
 from freezethaw.study import Study
 
@@ -57,9 +57,13 @@ class TrialBook:
         self.outcomes: dict[str, Outcome] = {}  # of trials that failed
         self._idle = False  # there is nothing to decide until something is told
         self._reason: str | None = None  # why the study has ended
-        for decision in study.pending:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """All decisions that this process has under way."""
+        for decision in self.study.pending:
             with suppress(TellError):  # another process has it under way
-                study.cancel(decision)
+                self.study.cancel(decision)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tune pickles what it may have to restore. Where the study is may be secret: its name is all that is kept."""
@@ -195,9 +199,21 @@ _KEPT: dict[str, TrialBook] = {}  # by the names of their studies
 
 
 def keep(book: TrialBook) -> TrialBook:
-    """Let `Tuner.restore` find this book in this process."""
+    """Let `Tuner.restore` find this book in this process; one that it had of the same study gives back all."""
+    before = _KEPT.get(book.study.name)
+    if before is not None and _home(before.study) == _home(book.study):  # that was interrupted, in a notebook, say
+        with suppress(FreezeThawError):  # a study that was closed has nothing under way
+            before.give_back()
     _KEPT[book.study.name] = book
     return book
+
+
+def _home(study: Study) -> object:
+    """The same for two views of one study."""
+    try:
+        return study.shared.stored.uid
+    except StudyError:  # in memory: there is but one view
+        return id(study)
 
 
 def found(name: str) -> TrialBook | Absent:
