@@ -81,10 +81,20 @@ def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
     assert (np.diff(weights) <= 0).all()
 
 
-def test_samples_are_many_at_first_and_ten_later_and_those_that_go_are_drawn_at_random():
+def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_random():
     wanted = belief_module.samples_wanted
-    assert [wanted("drift", n) for n in (0, 1, 100, 150, 200, 10_000)] == [20, 20, 20, 13, 10, 10]
-    assert wanted("paper", 1) == 10
+    assert [wanted("drift", n) for n in (0, 1, 100, 150, 200, 500, 700, 1000, 10_000)] == [
+        20,
+        20,
+        20,
+        13,
+        10,
+        10,
+        7,
+        5,
+        5,
+    ]
+    assert {wanted("paper", n) for n in (1, 300, 10_000)} == {10}
     belief = begin(falling(), "drift", np.random.default_rng(0))
     weights = np.linspace(1.0, 2.0, 20)
     uneven = replace(belief, log_weights=tuple(np.log(weights / weights.sum())))
@@ -156,7 +166,8 @@ def test_pending_runs_are_imagined_at_their_mean():
     observations = falling()
     forecaster = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
     new = np.array([0.9, 0.1])
-    imagined = forecaster.with_fantasies([(0, forecaster.expected(0, 2)), (new, forecaster.expected(new, 1))])
+    old, fresh = forecaster.awaited([0, new], [2, 1])
+    imagined = forecaster.with_fantasies([(0, old), (new, fresh)])
     means = [p.losses(0, [9.0, 10.0], noise=False).mean for p in forecaster.posteriors]
     expected = np.average(means, axis=0, weights=forecaster.weights)
     for before, after in zip(forecaster.posteriors, imagined.posteriors, strict=True):

@@ -76,22 +76,26 @@ def test_equals_the_dense_twin_on_thinned_curves(block):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_renewed_posterior_equals_one_from_the_start(seed):
-    """Curves grow, several at once now and then, and runs are added: what is kept of the factor is right."""
+    """Curves grow, several at once now and then, runs come in between and go: what is kept of the factor is right."""
     rng = np.random.default_rng(seed)
     runs, dimensions, horizon = 9, 3, 30.0
     geometry = Geometry.plain(dimensions)
     spec = (luck if seed % 2 else drift)(dimensions, horizon)
     values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs = rng.random((runs, dimensions))
+    configs[5] = configs[2]  # two runs of one configuration
     losses = rng.standard_normal((runs, 30))
-    lengths = np.append(rng.integers(1, 6, size=4), [0] * (runs - 4))
-    started, found = 4, None
+    lengths = rng.integers(1, 6, size=runs)
+    here, found = sorted(rng.permutation(runs)[:4]), None
     for _ in range(25):
-        if started < runs and rng.random() < 0.2:
-            started += 1
-        grown = rng.choice(started, size=rng.integers(1, 3), replace=False)
+        away = [run for run in range(runs) if run not in here]
+        if away and rng.random() < 0.3:
+            here = sorted([*here, rng.choice(away)])
+        if len(here) > 3 and rng.random() < 0.15:
+            here.remove(rng.choice(here))
+        grown = rng.choice(here, size=rng.integers(1, 3), replace=False)
         lengths[grown] = np.minimum(lengths[grown] + rng.integers(1, 4), 30)
-        curves = Curves.of(configs[:started], [losses[i, : lengths[i]] for i in range(started)])
+        curves = Curves.of(configs[here], [losses[i, : lengths[i]] for i in here])
         found = condition(curves, spec, values, geometry, previous=found)
         fresh = condition(curves, spec, values, geometry)
         tolerance = 100 * EPS * np.linalg.cond(fresh.factor.lower) ** 2
@@ -118,3 +122,20 @@ def test_a_posterior_of_other_curves_is_not_renewed():
         fresh = condition(curves, spec, at, geometry)
         assert condition(curves, spec, at, geometry, previous=before).log_evidence == pytest.approx(fresh.log_evidence)
         assert fresh.log_evidence != pytest.approx(before.log_evidence)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_hopeful_forecast_has_the_right_mean_and_the_doubt_that_a_curve_alone_leaves(seed):
+    rng = np.random.default_rng(seed)
+    geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
+    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
+    found = condition(Curves.of(configs, losses), spec, values, geometry)
+    runs = np.array([4, 0, 2])
+    mean, hopeful = found.hopeful_coefficients(runs)
+    exact_mean, exact = found.coefficients(runs, np.empty((0, 2)))
+    np.testing.assert_allclose(mean, exact_mean, rtol=1e-7, atol=1e-8)
+    for run, doubt, less in zip(runs, hopeful, exact, strict=True):
+        alone = condition(Curves.of(configs[[run]], [losses[run]]), spec, values, geometry)
+        np.testing.assert_allclose(doubt, alone.coefficients(np.array([0]), np.empty((0, 2)))[1][0], atol=1e-9)
+        assert np.linalg.eigvalsh(doubt - less).min() > -1e-9

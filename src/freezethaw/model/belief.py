@@ -24,13 +24,12 @@ from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
 from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
+from freezethaw.model.fantasies import Awaited, awaited, suppose
 from freezethaw.model.inference import Chains, Target, draw_start, moves, sample, sweep
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 from freezethaw.model.specification import Geometry, Specification, Values
 
-SAMPLES = 10
-FIRST_SAMPLES = 20  # while there are few losses: doubt about the model itself is largest then, and samples are cheap
-FEW_LOSSES = 100
+SAMPLES = 10  # the paper's
 SWEEPS = 40  # how often every sample has moved by the time the number of losses has doubled, about
 GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
 MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
@@ -168,10 +167,15 @@ def gather(observations: Observations, transform: Transform) -> Curves:
 
 
 def samples_wanted(model: str, losses: int) -> int:
-    """How many samples carry the belief: ten in the paper's model; more while there are few losses in ours."""
+    """How many samples carry the belief: ten in the paper's model; in ours the fewer the more losses there are.
+
+    With few losses doubt about the model itself is largest, and samples are cheap: 20 up to 100 losses. From 200 to 500
+    there are ten. Many losses leave little doubt and make a sample dear: five from 1000 on.
+    """
     if model in STANDARDISED:
         return SAMPLES
-    return min(max(FIRST_SAMPLES * FEW_LOSSES // max(losses, 1), SAMPLES), FIRST_SAMPLES)
+    n = max(losses, 1)
+    return max(min(2 * SAMPLES, 2000 // n), min(SAMPLES, 5000 // n), SAMPLES // 2)
 
 
 def begin(observations: Observations, model: str, rng: np.random.Generator, count: int | None = None) -> Belief:
@@ -349,41 +353,25 @@ class Forecaster:
         posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in belief.samples)
         return cls(belief.anchor.transform, belief.weights, posteriors)
 
-    def expected(self, who: int | Array, count: int) -> Array:
-        """The expected next losses, in model units, of a run (by index) or of a configuration not started yet."""
-        if isinstance(who, np.ndarray):
-            return self._mean([p.new_losses(who, np.arange(1.0, count + 1.0), noise=False) for p in self.posteriors])
-        ahead = self.posteriors[0].curves.last_epochs[who] + np.arange(1.0, count + 1.0)
-        return self._mean([p.losses(who, ahead, noise=False) for p in self.posteriors])
+    def awaited(self, who: Sequence[int | Array], counts: Sequence[int]) -> list[tuple[Awaited, ...]]:
+        """The next losses of runs (by index) or of configurations that are being started; of each for every sample."""
+        return list(zip(*(awaited(p, who, counts) for p in self.posteriors), strict=True))
 
-    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, Array]]) -> Forecaster:
-        """As if runs under way had been told: each (run or configuration) goes on with these losses in model units.
+    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, tuple[Awaited, ...]]]) -> Forecaster:
+        """As if runs under way had been told what is awaited of each: of a run, or of a configuration being started.
 
         At their expected losses doubt is gone and nothing else changes, so the next decision looks elsewhere. New runs
         are put behind the others, in order.
         """
         if not fantasies:
             return self
-        curves = self.posteriors[0].curves
-        configs = list(curves.configs)
-        observed = [curves.observed(run) for run in range(len(curves))]
-        for who, losses in fantasies:
-            ahead = np.arange(1.0, len(losses) + 1.0)
-            if isinstance(who, np.ndarray):
-                configs.append(who)
-                observed.append((ahead, losses))
-            else:
-                seen, y = observed[who]
-                observed[who] = np.append(seen, curves.last_epochs[who] + ahead), np.append(y, losses)
-        thinned = any(p.last_epochs.any() for p in curves.patterns)
-        imagined = Curves.of(
-            np.array(configs), [y for _, y in observed], [t for t, _ in observed], DENSE_EPOCHS if thinned else None
+        losses = [np.average([a.mean for a in each], axis=0, weights=self.weights) for _, each in fantasies]
+        known = self.posteriors[0].curves
+        curves, runs = _continued(known, [(who, y) for (who, _), y in zip(fantasies, losses, strict=True)])
+        posteriors = tuple(
+            suppose(p, curves, runs, [each[k] for _, each in fantasies], losses) for k, p in enumerate(self.posteriors)
         )
-        posteriors = tuple(condition(imagined, p.specification, p.values, p.geometry, p) for p in self.posteriors)
         return replace(self, posteriors=posteriors)
-
-    def _mean(self, predictions: Sequence[Prediction]) -> Array:
-        return np.average([p.mean for p in predictions], axis=0, weights=self.weights)
 
     def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
         """Later losses of an old run."""
@@ -422,3 +410,22 @@ class Forecaster:
             np.sqrt(np.concatenate([p.component_variances for p in predictions])),
             np.concatenate([p.scales.freedoms for p in predictions]),
         )
+
+
+def _continued(curves: Curves, losses: Sequence[tuple[int | Array, Array]]) -> tuple[Curves, list[int]]:
+    """Curves that go on with these losses, of runs or of configurations put behind them, and whose they are there."""
+    configs, runs = list(curves.configs), []
+    observed = [curves.observed(run) for run in range(len(curves))]
+    for who, more in losses:
+        ahead = np.arange(1.0, len(more) + 1.0)
+        if isinstance(who, np.ndarray):
+            runs.append(len(configs))
+            configs.append(who)
+            observed.append((ahead, more))
+        else:
+            runs.append(who)
+            seen, y = observed[who]
+            observed[who] = np.append(seen, curves.last_epochs[who] + ahead), np.append(y, more)
+    thinned = any(p.last_epochs.any() for p in curves.patterns)
+    epochs, values = [t for t, _ in observed], [y for _, y in observed]
+    return Curves.of(np.array(configs), values, epochs, DENSE_EPOCHS if thinned else None), runs

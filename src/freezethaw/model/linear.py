@@ -26,11 +26,11 @@ def cholesky(A: Array, what: str) -> Array:
     return np.asarray(L)
 
 
-def solve_lower(L: Array, b: Array) -> Array:
-    """L^-1 b for one or several columns b."""
+def solve_lower(L: Array, b: Array, transposed: bool = False) -> Array:
+    """L^-1 b, or L^-T b, for one or several columns b."""
     if not L.size or not b.size:
         return b.copy()
-    x, info = dtrtrs(L, b, lower=1)
+    x, info = dtrtrs(L, b, lower=1, trans=int(transposed))
     if info:
         raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
     return np.asarray(x)

@@ -27,9 +27,20 @@ class Outlook:
 
 def look(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
     """Old runs, then configurations that have not been started, at common epochs."""
-    means, covariances = posterior.coefficients(runs, configs)
+    return _at(posterior, runs, len(configs), epochs, *posterior.coefficients(runs, configs))
+
+
+def glance(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
+    """The same quickly, in old runs with all the doubt that each run's own curve leaves."""
+    hopes, fresh = posterior.hopeful_coefficients(runs), posterior.coefficients(runs[:0], configs)
+    return _at(
+        posterior, runs, len(configs), epochs, *(np.concatenate(both) for both in zip(hopes, fresh, strict=True))
+    )
+
+
+def _at(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array, means: Array, covariances: Array) -> Outlook:
+    """From coefficients, of old runs and then of `fresh` new ones, to losses."""
     own = extend_all(posterior.curves, posterior.summary, posterior.time, epochs, runs)
-    fresh = len(configs)
     H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))
     slope = np.concatenate([own.slope, np.broadcast_to(H, (fresh, *H.shape))])  # (P, E, q)
     mean = np.matmul(slope, means[:, :, None])[:, :, 0]

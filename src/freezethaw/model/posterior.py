@@ -91,7 +91,7 @@ class Posterior:
     summary: Summary
     rows: Rows
     log_evidence: float
-    _inputs: Array  # (N, D) scaled configurations
+    inputs: Array  # (N, D) scaled configurations
     factor: Factor
 
     def asymptotes(self, runs: Sequence[int] = (), configs: ArrayLike | None = None) -> Prediction:
@@ -119,7 +119,7 @@ class Posterior:
         scales = of_run(self.rows.scales, run, float(self.curves.last_epochs[run]), t)
         return Points(
             runs=np.full(len(t), run),
-            configs=np.repeat(self._inputs[run : run + 1], len(t), axis=0),
+            configs=np.repeat(self.inputs[run : run + 1], len(t), axis=0),
             offsets=e.offset,
             slopes=e.slope,
             residual=e.covariance + (self.time.noise * np.eye(len(t)) if noise else 0.0),
@@ -145,19 +145,19 @@ class Posterior:
 
     def joint(self, points: Points) -> Prediction:
         """Integrate the coefficients out: their posterior is Gaussian, through the factor of B."""
-        cross, mean = self._cross(points)
+        cross, mean = self.cross(points)
         S = points.slopes
         prior = kinship(points.configs, points.runs, points.configs, points.runs, self.values)
         prior *= (S * self.specification.coefficient_variances(self.values)) @ S.T
         prior += (S * self.specification.coefficient_mean_variances()) @ S.T
         return Prediction(mean, prior - cross.T @ cross, points.residual, points.scales)
 
-    def _cross(self, points: Points) -> tuple[Array, Array]:
+    def cross(self, points: Points) -> tuple[Array, Array]:
         """L^-1 cov(g, points), and the posterior mean of the points."""
         S, W = points.slopes, self.rows.directions
         C = (W * self.specification.coefficient_variances(self.values)) @ S.T
-        old = np.arange(len(self._inputs))
-        C *= kinship(self._inputs, old, points.configs, points.runs, self.values)[self.rows.runs]
+        old = np.arange(len(self.inputs))
+        C *= kinship(self.inputs, old, points.configs, points.runs, self.values)[self.rows.runs]
         C += (W * self.specification.coefficient_mean_variances()) @ S.T
         cross = solve_lower(self.factor.lower, C)
         prior_mean = S @ self.specification.coefficient_means(self.values)
@@ -169,20 +169,49 @@ class Posterior:
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
         k = self.likeness(runs, configs).take(self.rows.runs, axis=1)  # (P, M)
-        C = k[:, None, :] * (W * a).T + (W * tau).T  # (P, q, M): cov(c_j(x_p), g)
+        C = k[:, None, :] * (W * a).T  # (P, q, M): cov(c_j(x_p), g)
+        C += (W * tau).T
         Z = solve_lower(self.factor.lower, C.reshape(-1, len(W)).T).T.reshape(C.shape)
         mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
         return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
 
+    def hopeful_coefficients(self, runs: IntArray) -> tuple[Array, Array]:
+        """Of old runs: the mean (P, q) given all curves, the covariance (P, q, q) given its own curve only.
+
+        Other curves can only take doubt away, so the true covariance is smaller; but this one needs no large solve.
+        """
+        W, a = self.rows.directions, self.specification.coefficient_variances(self.values)
+        tau = self.specification.coefficient_mean_variances()
+        whole = solve_lower(self.factor.lower, self.factor.whitened, transposed=True)[:, None]  # B^-1 g
+        k = self.likeness(runs, np.empty((0, self.curves.dimensions)))
+        pulls = np.zeros((len(self.inputs), len(a)))
+        np.add.at(pulls, self.rows.runs, W * whole)
+        mean = self.specification.coefficient_means(self.values) + a * (k @ pulls) + tau * pulls.sum(axis=0)
+        own = np.zeros((len(self.inputs), len(a), len(a)))
+        np.add.at(own, self.rows.runs, W[:, :, None] * W[:, None, :])
+        root = np.sqrt(a + tau)
+        inverse = np.linalg.inv(np.eye(len(a)) + root[:, None] * own[runs] * root)
+        return mean, root[:, None] * inverse * root
+
     def likeness(self, runs: IntArray, configs: Array) -> Array:
         """(P, N) correlation of old runs, then of new configurations, with all old runs."""
-        inputs = np.concatenate([self._inputs[runs], self.new_inputs(configs)])
+        inputs = np.concatenate([self.inputs[runs], self.new_inputs(configs)])
         who = np.concatenate([runs, np.full(len(configs), NEW)])
-        return kinship(inputs, who, self._inputs, np.arange(len(self._inputs)), self.values)
+        return kinship(inputs, who, self.inputs, np.arange(len(self.inputs)), self.values)
 
     def new_inputs(self, configs: Array) -> Array:
         """Scaled new configurations."""
         return scaled(configs, self.geometry, self.values)
+
+    def covariances(self, configs: Array, places: IntArray | None = None) -> Covariances:
+        """Of the coefficients of other runs, among them those of this posterior: in these places, or the first ones."""
+        places = np.arange(len(self.inputs)) if places is None else places
+        stay = places >= 0
+        inputs, new = np.empty_like(configs), np.ones(len(configs), dtype=bool)
+        new[places[stay]] = False
+        inputs[places[stay]], inputs[new] = self.inputs[stay], self.new_inputs(configs[new])
+        s = self.specification
+        return Covariances(inputs, self.values, s.coefficient_variances(self.values), s.coefficient_mean_variances())
 
     def visitor(self, config: ArrayLike, epochs: ArrayLike, losses: ArrayLike, at: ArrayLike) -> Prediction:
         """Losses at epochs `at` of a run that is not among the curves, from its own curve and what the curves say here.
@@ -215,7 +244,7 @@ def condition(
 ) -> Posterior:
     """Condition the model on the curves at fixed hyperparameters.
 
-    `previous` may be a posterior at the same values in which some of the curves were shorter: it spares work.
+    `previous` may be a posterior at the same values, of curves some of which were shorter or are gone: it spares work.
     """
     geometry = geometry or Geometry.plain(curves.dimensions)
     if len(geometry.lengths) != curves.dimensions:
@@ -223,15 +252,15 @@ def condition(
     time = specification.time_model(_complete(values, specification, geometry))
     summary = summarise(curves, time)
     r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
-    inputs = scaled(curves.configs, geometry, values)
-    a, tau = specification.coefficient_variances(values), specification.coefficient_mean_variances()
-    changed = None
     if previous is not None and previous.specification == specification and previous.values == values:
-        changed = _changed(previous.curves, curves)
-    if previous is not None and changed is not None:
-        r, factor = renewed(previous.rows, previous.factor, r, changed, Covariances(inputs, values, a, tau))
+        places = _places(previous.curves, curves)
+        c = previous.covariances(curves.configs, places)
+        changed = _changed(previous.curves, curves, places)
+        inputs, (r, factor) = c.inputs, renewed(previous.rows, previous.factor, r, places, changed, c)
     else:
+        inputs = scaled(curves.configs, geometry, values)
         every = np.arange(len(inputs))
+        a, tau = specification.coefficient_variances(values), specification.coefficient_mean_variances()
         factor = factored(r, noisy_covariance(r, kinship(inputs, every, inputs, every, values), a, tau))
     log_evidence = evidence(r, factor)
     return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, factor)
@@ -244,13 +273,24 @@ def _complete(values: Values, specification: Specification, geometry: Geometry) 
     return values
 
 
-def _changed(before: Curves, curves: Curves) -> NDArray[np.bool_] | None:
-    """(N,) which runs are not as they were; none where other runs stood in their places."""
+def _places(before: Curves, curves: Curves) -> IntArray:
+    """(N before,) where each run stands now, -1 for one that is gone. Runs are known by their configurations."""
     n = len(before)
-    if n > len(curves) or not np.array_equal(before.configs, curves.configs[:n]):
-        return None
+    if n <= len(curves) and np.array_equal(before.configs, curves.configs[:n]):
+        return np.arange(n)
+    here: dict[bytes, list[int]] = {}
+    for place in reversed(range(len(curves))):  # of several runs of one configuration the first is the first
+        here.setdefault(curves.configs[place].tobytes(), []).append(place)
+    found = (here.get(config.tobytes()) for config in before.configs)
+    return np.array([places.pop() if places else -1 for places in found], dtype=np.int64)
+
+
+def _changed(before: Curves, curves: Curves, places: IntArray) -> NDArray[np.bool_]:
+    """(N now,) which runs are not as they were, or were not there."""
     changed = np.ones(len(curves), dtype=bool)
-    changed[:n] = (before.counts != curves.counts[:n]) | (before.sums != curves.sums[:n])
+    stay = places >= 0
+    old, new = np.flatnonzero(stay), places[stay]
+    changed[new] = (before.counts[old] != curves.counts[new]) | (before.sums[old] != curves.sums[new])
     return changed
 
 

@@ -96,12 +96,19 @@ def evidence(r: Rows, factor: Factor) -> float:
     return float(r.log_density - 0.5 * z @ z - np.log(np.diag(factor.lower)).sum())
 
 
-def renewed(old: Rows, factor: Factor, new: Rows, changed: BoolArray, c: Covariances) -> tuple[Rows, Factor]:
-    """Rows in their new order and their factor, from those before some runs were `changed` (or added)."""
-    touched = changed[old.runs]
-    first = int(touched.argmax()) if touched.any() else len(old.runs)
+def renewed(
+    old: Rows, factor: Factor, new: Rows, places: IntArray, changed: BoolArray, c: Covariances
+) -> tuple[Rows, Factor]:
+    """Rows in their new order and their factor, from those before some runs changed.
+
+    `places` (N before,) says which run each has become, -1 for one that is gone, and `changed` (N now,) which of those
+    that are here now are not as they were, or not of old.
+    """
+    runs = places[old.runs]
+    touched = (runs < 0) | changed[runs]
+    first = int(touched.argmax()) if touched.any() else len(runs)
     staying = np.flatnonzero(~touched)
-    r = _ordered(new, old.runs[staying], changed)
+    r = _ordered(new, runs[staying], changed)
     n, M = len(staying), len(r.runs)
     # [L11 0; L21 L22]: L11 stays, and so do the rows of L21 whose runs have not changed
     L = np.zeros((M, M), order="F")
@@ -115,6 +122,24 @@ def renewed(old: Rows, factor: Factor, new: Rows, changed: BoolArray, c: Covaria
     z = factor.whitened[:first]
     rest = solve_lower(L[tail, tail], r.values[tail] - L[tail, head] @ z)
     return r, Factor(L, np.concatenate([z, rest]))
+
+
+def appended(old: Rows, factor: Factor, more: Rows, cross: Array, c: Covariances) -> tuple[Rows, Factor]:
+    """Put rows behind those that are there; `cross` is L^-1 times their covariance with these, one row for each."""
+    m, M = len(old.runs), len(old.runs) + len(more.runs)
+    r = replace(
+        old,
+        runs=np.concatenate([old.runs, more.runs]),
+        directions=np.concatenate([old.directions, more.directions]),
+        values=np.concatenate([old.values, more.values]),
+    )
+    S = c.between(r, slice(m, M), slice(m, M)) - cross @ cross.T
+    S.flat[:: len(S) + 1] += 1.0  # the diagonal
+    L = np.zeros((M, M), order="F")
+    L[:m, :m], L[m:, :m] = factor.lower, cross
+    L[m:, m:] = cholesky(S, "the covariance of the awaited losses")
+    rest = solve_lower(L[m:, m:], more.values - cross @ factor.whitened)
+    return r, Factor(L, np.concatenate([factor.whitened, rest]))
 
 
 def _ordered(r: Rows, staying: IntArray, changed: BoolArray) -> Rows:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.model.belief import Forecaster
-from freezethaw.model.outlook import Outlook, look
+from freezethaw.model.outlook import Outlook, glance, look
 from freezethaw.model.posterior import Posterior
 from freezethaw.policy.rate import Gains, epochs_to_grant, gains, rates
 from freezethaw.policy.surprise import surprises
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Look = Callable[[Posterior, IntArray, Array, Array], Outlook]
 
 OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
+SCREENED = 100  # of more old runs than this, how many are compared under one sample; a glance tells which
 CONTENDERS = 8  # runs among which the best loss is looked for
 
 
@@ -75,12 +77,13 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     posteriors = forecaster.posteriors
     screen = int(rng.choice(len(posteriors), p=forecaster.weights))
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
+    if len(runs) > SCREENED:
+        hopes = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates[:0], glance).scores
+        runs = np.sort(np.argsort(-hopes)[:SCREENED])
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:  # the most promising of each kind under one sample
         scores = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates).scores
-        runs, candidates = (
-            np.argsort(-scores[: len(runs)])[:OLD_BASKET],
-            np.argsort(-scores[len(runs) :])[:NEW_BASKET],
-        )
+        candidates = np.argsort(-scores[len(runs) :])[:NEW_BASKET]
+        runs = runs[np.argsort(-scores[: len(runs)])[:OLD_BASKET]]
     found = _compare(posteriors, forecaster.weights, options, runs, candidates)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(place)) for place in candidates]
     entries = [found.entry(p, run, candidate) for p, (run, candidate) in enumerate(members)]
@@ -113,7 +116,7 @@ class _Comparison:
 
 
 def _compare(
-    posteriors: Sequence[Posterior], weights: Array, options: Options, old: IntArray, new: IntArray
+    posteriors: Sequence[Posterior], weights: Array, options: Options, old: IntArray, new: IntArray, look: Look = look
 ) -> _Comparison:
     """Compare places `old` of the runs and `new` of the candidates under these samples."""
     lengths = posteriors[0].curves.last_epochs

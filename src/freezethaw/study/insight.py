@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freezethaw.errors import ModelError
 from freezethaw.model.belief import Belief, Forecaster, Observations, begin, carry
+from freezethaw.model.fantasies import Awaited
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run
 from freezethaw.study.catalogue import Catalogue
@@ -39,7 +40,7 @@ class Insight:
         self.geometry = Geometry(catalogue.modelled.lengths, catalogue.modelled.warped)
         self._asked: tuple[object, ...] = ()
         self._view: View | None = None
-        self._expected: dict[int, Array] = {}  # losses of decisions under way, in this view
+        self._awaited: dict[int, tuple[Awaited, ...]] = {}  # of decisions under way, by number, in this view
 
     def view(self, facts: Facts, belief: Belief | None, rng: np.random.Generator) -> View | None:
         """Forecasts from all losses so far; none before the first finite loss."""
@@ -54,7 +55,7 @@ class Insight:
             after, forecaster = self._think(self.observations(kept, facts.max_epochs), belief, rng)
             places = {run.number: place for place, run in enumerate(kept)}
             self._view = View(forecaster, after, places, len(observed) - len(kept))
-            self._asked, self._expected = asked, {}
+            self._asked, self._awaited = asked, {}
         return self._view
 
     def _think(
@@ -73,25 +74,23 @@ class Insight:
 
     def with_pending(self, view: View, pending: Sequence[Decision]) -> View:
         """The view as if the decisions under way had been told their expected losses."""
-        fantasies = [fantasy for d in pending if (fantasy := self._fantasy(view, d)) is not None]
+        under_way = {d.number: self._under_way(view, d) for d in pending}
+        under_way = {number: (who, ahead) for number, (who, ahead) in under_way.items() if ahead > 0}
+        asked = [number for number in under_way if number not in self._awaited]
+        found = view.forecaster.awaited([under_way[n][0] for n in asked], [under_way[n][1] for n in asked])
+        self._awaited |= zip(asked, found, strict=True)
+        fantasies = [(who, self._awaited[number]) for number, (who, _) in under_way.items()]
         new = [d.run for d in pending if d.run not in view.places]
         count = len(view.forecaster.posteriors[0].curves)
         places = view.places | {run: count + i for i, run in enumerate(new)}
         return replace(view, forecaster=view.forecaster.with_fantasies(fantasies), places=places)
 
-    def _fantasy(self, view: View, d: Decision) -> tuple[int | Array, Array] | None:
-        """The run under way and its expected losses up to where the decision ends; none where it is there already."""
+    def _under_way(self, view: View, d: Decision) -> tuple[int | Array, int]:
+        """Which run (by index; or its configuration, if the view has no loss of it) goes on for how many epochs."""
         if d.run not in view.places:
-            who: int | Array = self.catalogue.modelled.features(d.config)
-            ahead = d.epochs
-        else:
-            who = view.places[d.run]
-            ahead = d.to_epoch - int(view.forecaster.posteriors[0].curves.last_epochs[who])
-        if ahead <= 0:
-            return None
-        if d.number not in self._expected:
-            self._expected[d.number] = view.forecaster.expected(who, ahead)
-        return who, self._expected[d.number]
+            return self.catalogue.modelled.features(d.config), d.epochs
+        who = view.places[d.run]
+        return who, d.to_epoch - int(view.forecaster.posteriors[0].curves.last_epochs[who])
 
     def _select(self, runs: Sequence[Run], count: int) -> list[Run]:
         return select(runs, self.catalogue.features(runs), -1.0 if self.maximize else 1.0, count)

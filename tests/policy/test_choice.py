@@ -1,0 +1,57 @@
+"""One decision: who gets into the basket, and that looking at fewer does not change what is decided."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from freezethaw.model.belief import Forecaster, Observations, begin
+from freezethaw.model.specification import Geometry
+from freezethaw.policy import choice
+from freezethaw.policy.choice import Options
+
+MAX_EPOCHS = 30
+
+
+def forecaster(seed: int, runs: int) -> Forecaster:
+    """Runs of several lengths whose level depends on their configuration."""
+    rng = np.random.default_rng(seed)
+    configs = rng.random((runs, 2))
+    curves = []
+    for x in configs:
+        t = np.arange(1.0, 2 + rng.integers(10))
+        curves.append(tuple(2 * np.sum((x - 0.3) ** 2) + 1 / t + 0.02 * rng.standard_normal(len(t))))
+    observations = Observations(configs, tuple(curves), Geometry.plain(2), float(MAX_EPOCHS))
+    return Forecaster.of(begin(observations, "drift", rng, count=4), observations)
+
+
+def options(runs: int, rng: np.random.Generator) -> Options:
+    """All runs and twenty new configurations, all of equal price."""
+    new = rng.random((20, 2))
+    zeros, ones = np.zeros(runs), np.ones(runs)
+    return Options(np.arange(runs), new, MAX_EPOCHS, ones, np.ones(20), zeros, np.zeros(20))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_glance_keeps_the_runs_that_win(seed, monkeypatch):
+    found, may = forecaster(seed, 40), options(40, np.random.default_rng(seed))
+    whole = choice.choose(found, may, np.random.default_rng(seed))
+    monkeypatch.setattr(choice, "SCREENED", 20)
+    glanced = choice.choose(found, may, np.random.default_rng(seed))
+    assert glanced.winner == whole.winner
+    best = [entry.run for entry in whole.basket if entry.run is not None][:5]
+    assert set(best) <= {entry.run for entry in glanced.basket}
+
+
+def test_who_is_screened_out_is_not_in_the_basket(monkeypatch):
+    monkeypatch.setattr(choice, "SCREENED", 20)
+    looked = []
+
+    def look(posterior, runs, configs, epochs):
+        looked.append(len(runs))
+        return real(posterior, runs, configs, epochs)
+
+    real = choice.look
+    monkeypatch.setattr(choice._compare, "__defaults__", (look,))
+    choice.choose(forecaster(0, 40), options(40, np.random.default_rng(0)), np.random.default_rng(0))
+    assert max(looked) == 20 + choice.CONTENDERS  # nothing costly is done for all 40
