@@ -185,6 +185,13 @@ class TestOnTheCluster:
             tuned(trainables.Forgetful, study_of(*RATES))
         assert trained(tmp_path / "log") == []
 
+    def test_a_trainable_that_always_fails_ends_the_search(self, tuned):
+        def hopeless(config):
+            raise RuntimeError("nothing works")
+
+        with pytest.raises(Exception, match="3 trials in a row failed before their first epoch"):
+            tuned(hopeless, study_of(*RATES, 0.4, 0.45), reuse_actors=True)
+
     def test_the_code_of_the_page_runs(self, cluster, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         page = (ROOT / "docs" / "ray.md").read_text("utf-8")
@@ -313,6 +320,32 @@ def test_an_error_after_some_of_several_epochs_keeps_their_losses_and_the_run_ha
     assert study.runs[0].losses == (0.3,)
     assert bench.book.start("b") is None
     assert (study.runs[0].state, study.runs[0].outcome) == ("failed", "failed")
+
+
+def test_a_run_that_dies_twice_before_its_first_epoch_has_failed_and_three_such_trials_end_the_search():
+    bench = Bench(study_of(0.1))
+    assert bench.book.start("a")
+    bench.book.fail("a", "interrupted")
+    assert bench.study.runs[0].state == "frozen"
+    assert bench.book.start("b")
+    bench.book.fail("b", "interrupted")
+    assert bench.study.runs[0].state == "failed"
+    bench = Bench(study_of(*RATES, 0.4))
+    for trial in "ab":
+        assert bench.book.start(trial)
+        bench.book.fail(trial, "failed")
+    assert bench.book.start("c")
+    with pytest.raises(ft.StudyError, match="3 trials in a row failed before their first epoch"):
+        bench.book.fail("c", "failed")
+
+
+def test_a_few_failures_at_the_start_do_not_end_a_search_that_has_trained():
+    bench = Bench(study_of(*RATES, 0.4, 0.45, max_epochs=1))
+    bench.go(0.5)
+    for trial in "wxyz":
+        assert bench.book.start(trial) or bench.book.granted(trial)
+        bench.book.fail(trial, "failed")
+    assert [run.state for run in bench.study.runs] == ["finished"] + ["failed"] * 4
 
 
 def test_an_epoch_that_is_trained_again_changes_nothing_and_one_that_is_missing_ends_the_trial(caplog):

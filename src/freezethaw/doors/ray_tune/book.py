@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn
 
 from freezethaw.errors import AllPending, FreezeThawError, StudyError, StudyFinished, TellError
 from freezethaw.records import Config, Decision, Outcome
+from freezethaw.runtime.worker import HOPELESS, HOPELESS_NOW
 from freezethaw.study import Study
 
 Verdict = Literal["go on", "freeze", "end"]
@@ -55,6 +56,8 @@ class TrialBook:
         self._failed: set[int] = set()  # runs whose trials ended with an error while no decision was open
         self._spent: set[str] = set()  # trials whose runs have nothing left to train
         self.outcomes: dict[str, Outcome] = {}  # of trials that failed
+        self._died: set[int] = set()  # runs that came to nothing once
+        self._barren = 0  # trials in a row that failed before their first epoch
         self._idle = False  # there is nothing to decide until something is told
         self._reason: str | None = None  # why the study has ended
         self.give_back()
@@ -134,6 +137,25 @@ class TrialBook:
             self._failed.add(run)
         self._runs.pop(trial, None)
 
+    def fail(self, trial: str, outcome: Outcome) -> None:
+        """Tune has given a trial up. Raises StudyError where trial after trial ends so before its first epoch.
+
+        Such trials spend no budget, so that nothing else would end the search.
+        """
+        stint = self._stints.get(trial)
+        barren = stint is not None and stint.decision.kind == "start" and not stint.losses
+        if stint is not None and barren:  # a run that dies twice before its first epoch is to blame after all
+            outcome = "failed" if stint.decision.run in self._died else outcome
+            self._died.add(stint.decision.run)
+        self.close(trial, outcome)
+        self._barren = self._barren + 1 if barren else 0
+        trained = any(run.losses for run in self.study.runs)
+        if self._barren >= (HOPELESS_NOW if trained else HOPELESS):
+            raise StudyError(
+                f"{self._barren} trials in a row failed before their first epoch, so nothing can be learnt; "
+                "error.txt in their folders, which Tune names above, says why"
+            )
+
     # Across the death of a driver.
 
     def kept(self) -> dict[str, int]:
@@ -186,7 +208,7 @@ class TrialBook:
     def _tell(self, trial: str) -> None:
         stint = self._stints.pop(trial)
         self.study.tell(stint.decision, stint.losses, stint.seconds)
-        self._idle = False
+        self._idle, self._barren = False, 0
         if self._state(trial) != "frozen":
             self._spent.add(trial)
 

@@ -67,7 +67,7 @@ class StudySearch(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial is over. Of one that failed, the scheduler has seen why."""
         if error:
-            self._book.close(trial_id, self._book.outcomes.pop(trial_id, "failed"))
+            self._book.fail(trial_id, self._book.outcomes.pop(trial_id, "failed"))
         elif result:
             self._book.complete(trial_id, *_reported(self._book, result))
         else:
