@@ -164,6 +164,33 @@ def test_the_dashboard_is_off_and_the_token_on_unless_asked_and_no_cluster_is_a_
         assert found.stdout.strip() == after
 
 
+IMPORTED_BEFORE = """
+import os, ray
+import freezethaw as ft
+
+def train(run):
+    for _ in run.epochs():
+        run.report(1.0, save=lambda folder: (folder / "state").write_text(""))
+
+found = ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), max_epochs=2, budget=2, engine=ft.RayEngine())
+print(found.best.loss, os.environ["RAY_AUTH_MODE"])
+"""
+
+
+def test_who_has_imported_ray_before_gets_a_cluster_with_tokens_too(tmp_path):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    found = subprocess.run(
+        [sys.executable, "-c", IMPORTED_BEFORE],
+        env=kept | {"HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert found.stdout.split() == ["1.0", "token"], found.stderr
+
+
 def test_resources_as_ray_takes_them():
     found = ft.RayEngine({"GPU": 0.5, "big": 2}, runtime_env={"pip": ["x"]}).options()
     assert (found["num_cpus"], found["num_gpus"], found["resources"]) == (0, 0.5, {"big": 2})

@@ -185,8 +185,13 @@ class RayCrew:
 
 
 def library() -> Any:
-    """Ray, imported here and nowhere else. Its authentication by token is on unless the user said otherwise."""
-    os.environ.setdefault(AUTHENTICATION, "token")
+    """Ray, imported here and nowhere else. Its authentication by token is on unless the user said otherwise.
+
+    Ray reads how on import. Where the user has imported it before, it decides by itself when a cluster is started: a
+    new one on this machine has tokens.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault(AUTHENTICATION, "token")
     with extra("ray"):
         import ray
 
