@@ -33,6 +33,8 @@ ESTIMATORS = {
     "histogram boosting": (ensemble.HistGradientBoostingRegressor, {"min_samples_leaf": 5}),
     "logistic regression": (linear_model.LogisticRegression, {}),
 }
+# nodes of scikit-learn's trees have padding, and leaves a flag, that nobody sets: equal trees may differ in such bytes
+OF_TREES = {"forest", "forest of the shared generator", "boosting"}
 MEASURED = ("decision_function", "predict_proba", "transform", "predict")
 
 
@@ -62,7 +64,7 @@ def test_thawed_equals_uninterrupted(tmp_path, name):
     assert parts.reported == whole.reported
     assert len(set(whole.reported)) >= (1 if name == "bayes" else 3)
     saved = [(bench.saved / "estimators.skops").read_bytes() for bench in (whole, parts)]
-    if name != "forest of the shared generator":  # extra trees leave a flag of their nodes undefined
+    if name not in OF_TREES:
         assert saved[0] == saved[1]
 
 
