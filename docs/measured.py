@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from benchmarks import records
-from benchmarks.report import SUITES, at_milestone, gather
+from benchmarks.ablation import LINES
+from benchmarks.ours import Setup
+from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather
 
 from docs.one_decision import filled
 from freezethaw import figures
@@ -28,6 +30,13 @@ METHODS = {  # as recorded -> as shown
     "random": "random",
 }
 NAMES = {"taskset": "TaskSet", "lcbench": "LCBench", "arlbench": "ARLBench", "deepobs": "DeepOBS"}
+OTHERS = {  # other kinds of games: mode, axis, milestone, and our method there
+    "proposals anywhere, after 200 epochs": ("free", "regret", 200, OURS),
+    "eight workers, after 200 epochs": ("candidates", "regret", 200, f"{OURS}, 8 workers"),
+    "seconds told, after 200 mean epochs": ("candidates", "regret_by_seconds", 200, f"{OURS}, seconds told"),
+    "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
+    "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
+}
 Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, games
 
 
@@ -60,6 +69,43 @@ def regret_table(found: Regrets) -> str:
         cells = [" / ".join(f"{methods[m][at][0]:.2f}" for at in AT[1:]) if m in methods else "" for m in METHODS]
         games = methods["freezethaw"][AT[-1]][2]
         lines.append(f"| {NAMES[suite]} | {games} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def common_means(games: dict[str, Any], methods: list[str], at: int) -> tuple[list[float], int]:
+    """Mean regret of each method over the games that all of them have played, and how many those are."""
+    played = [at_milestone(games[method], at) for method in methods]
+    common = sorted(set.intersection(*(set(p) for p in played)))
+    return [float(np.mean([p[game] for game in common])) for p in played], len(common)
+
+
+def others_table(every: list[dict[str, Any]]) -> str:
+    """Other kinds of games, beside the same ones played as above and beside ASHA."""
+    lines = ["| game | suite | games | freezethaw | as in the table above | ASHA (Syne Tune) |", "|---" * 6 + "|"]
+    for kind, (mode, axis, at, method) in OTHERS.items():
+        for suite in SUITES:
+            games = gather(every, suite, mode, axis)
+            if method not in games or not at_milestone(games[method], at):
+                continue
+            usual = gather(every, suite, "candidates", axis)[OURS]
+            both = {"ours": games[method], "usual": usual, "asha": games[ASHA]}
+            (ours, same, asha), count = common_means(both, list(both), at)
+            beside = "" if (method, mode) == (OURS, "candidates") else f"{same:.2f}"
+            lines.append(f"| {kind} | {NAMES[suite]} | {count} | {ours:.2f} | {beside} | {asha:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def ablation_table(every: list[dict[str, Any]]) -> str:
+    """From the paper's method to ours, one change at a time."""
+    lines = ["| | suite | games | regret after 50 / 100 / 200 / 300 epochs |", "|---" * 4 + "|"]
+    names = {line: Setup("", 0, **options).method for line, options in LINES.items()}
+    for suite in SUITES:
+        games = gather(every, suite, "candidates", "regret")
+        there = {line: method for line, method in names.items() if method in games}
+        means = {at: common_means(games, list(there.values()), at) for at in AT[1:]}
+        for place, line in enumerate(there):
+            cells = " / ".join(f"{means[at][0][place]:.2f}" for at in AT[1:])
+            lines.append(f"| {line} | {NAMES[suite]} | {means[AT[-1]][1]} | {cells} |")
     return "\n".join(lines) + "\n"
 
 
@@ -181,16 +227,17 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 
 def main() -> None:
     """Fill in the page, and draw its picture."""
-    regret = regrets()
+    regret, every = regrets(), records.everything(records.FOLDER)
     tables = {
         "regret": regret_table(regret) + source("regret"),
+        "others": others_table(every) + source("regret"),
         "forecast": forecast_table() + source("forecast.json"),
         "latency": latency_table() + source("latency.json"),
         "store": store_table() + source("store.json"),
         "faults": faults_table() + source("faults.json", "faults_runtime.json"),
     }
     fill(PAGE, tables)
-    fill(THEORY, {"beyond": beyond_table(records.everything(records.FOLDER))})
+    fill(THEORY, {"beyond": beyond_table(every), "ablation": ablation_table(every)})
     print(figures.write_png(picture(regret), IMAGES / "regret.png", 1100, 440, scale=1.5))
 
 
