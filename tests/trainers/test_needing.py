@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from freezethaw.errors import MissingLibrary
+from freezethaw.trainers import needing
+
 # adapter -> the library that it needs, and the extra that brings it
 ADAPTERS = {
     "trainers.pytorch": ("torch", "torch"),
@@ -34,6 +37,14 @@ except ImportError as error:
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == f'this needs {library}: pip install "freezethaw[{extra}]"\n'
+
+
+def test_a_library_that_is_too_old_is_not_called_missing():
+    with (
+        pytest.raises(MissingLibrary, match=r'another version of json .*: pip install --upgrade "freezethaw\[torch\]"'),
+        needing.extra("torch"),
+    ):
+        from json import a_name_of_tomorrow  # noqa: F401
 
 
 def test_the_command_line_says_it_too(tmp_path):

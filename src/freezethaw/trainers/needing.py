@@ -10,11 +10,14 @@ from freezethaw.errors import MissingLibrary
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Import what the extra of this name brings; where it is not there, the error says what to install."""
+    """Import what the extra of this name brings; where it is not there, or too old, the error says what to install."""
     try:
         yield
-    except ImportError as error:
-        if isinstance(error, MissingLibrary):
-            raise
+    except MissingLibrary:
+        raise
+    except ModuleNotFoundError as error:
         missing = (error.name or name).partition(".")[0]
         raise MissingLibrary(f'this needs {missing}: pip install "freezethaw[{name}]"') from None
+    except ImportError as error:
+        advice = f'pip install --upgrade "freezethaw[{name}]"'
+        raise MissingLibrary(f"this needs another version of {error.name or name} ({error}): {advice}") from error
