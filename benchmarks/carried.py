@@ -19,8 +19,11 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.forecast import context
-from freezethaw.model.belief import Belief, Forecaster, Observations, begin, carry, gather, specify
+from freezethaw.model.belief import Belief
+from freezethaw.model.carrying import begin, carry
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.inference import Target, sample
+from freezethaw.model.observations import Observations, gather, specify
 
 SETS = 3
 

@@ -24,7 +24,9 @@ import numpy as np
 from benchmarks import single_curve, tables
 from benchmarks.scores import Scores, print_table, score
 from freezethaw.losses import Forecast
-from freezethaw.model.belief import Forecaster, Observations, from_scratch
+from freezethaw.model.carrying import from_scratch
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 
 RUNS = (20, 50, 80)
 UNSEEN = 20

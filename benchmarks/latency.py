@@ -20,8 +20,9 @@ import numpy as np
 
 import freezethaw as ft
 from benchmarks.scores import print_table
-from freezethaw.model.belief import Observations, begin, gather, specify
+from freezethaw.model.carrying import begin
 from freezethaw.model.inference import Target
+from freezethaw.model.observations import Observations, gather, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.specification import Geometry
 

@@ -14,7 +14,7 @@ import numpy as np
 import freezethaw as ft
 from benchmarks import tables
 from benchmarks.simulate import Game, Over
-from freezethaw.model import belief
+from freezethaw.model import observations
 
 MOST_EPOCHS = 20  # times the budget, of a game whose budget is in seconds
 
@@ -151,6 +151,6 @@ class Player:
 
 def play(setup: Setup) -> dict[str, Any]:
     """One game; the record of it."""
-    standardised = frozenset[str]() if setup.robust else belief.STANDARDISED
-    with patch.object(belief, "STANDARDISED", standardised):
+    standardised = frozenset[str]() if setup.robust else observations.STANDARDISED
+    with patch.object(observations, "STANDARDISED", standardised):
         return Player(setup).play()

@@ -17,9 +17,11 @@ from benchmarks import optuna_door, tables
 
 from freezethaw import figures
 from freezethaw.figures import style
-from freezethaw.model.belief import Forecaster, Observations, from_scratch
+from freezethaw.model.carrying import from_scratch
 from freezethaw.model.correlation import correlation
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.kernels import exponential_decay
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 
 FORECASTS = Path(__file__).parents[1] / "benchmarks" / "results" / "forecast.json"

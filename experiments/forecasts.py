@@ -22,7 +22,9 @@ from experiments import results
 from experiments.diary import save
 from experiments.problems import PROBLEMS
 from experiments.results import Record
-from freezethaw.model.belief import Forecaster, Observations, from_scratch
+from freezethaw.model.carrying import from_scratch
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 from freezethaw.study.threads import one_thread
 

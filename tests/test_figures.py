@@ -12,9 +12,11 @@ import pytest
 
 from freezethaw import figures
 from freezethaw.errors import FreezeThawError
-from freezethaw.model.belief import Forecaster, Observations, from_scratch
+from freezethaw.model.carrying import from_scratch
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.inference import Chains
 from freezethaw.model.kernels import exponential_decay
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 
 pytest.importorskip("plotly")

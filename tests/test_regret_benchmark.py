@@ -13,7 +13,7 @@ from benchmarks.rivals.seat import Seat
 from benchmarks.simulate import Game, Over
 
 import freezethaw as ft
-from freezethaw.model import belief
+from freezethaw.model.observations import Anchor, Observations
 from freezethaw.model.specification import Geometry
 
 needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
@@ -271,10 +271,10 @@ def test_a_row_is_trained_up_to_an_epoch_and_not_beyond_where_it_diverges():
 def test_the_middle_line_of_the_ablation_is_the_papers_model_with_the_robust_transform(made_up, monkeypatch):
     seen = []
     losses = np.r_[np.linspace(0.1, 0.2, 20), np.linspace(1.0, 30.0, 20)]
-    observations = belief.Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
+    observations = Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
 
     def look(player):
-        transform = belief.Anchor.cast(observations, player.setup.model).transform
+        transform = Anchor.cast(observations, player.setup.model).transform
         seen.append(transform.to_model([0.1, 0.2, 15.0, 30.0]))
         return {}
 

@@ -9,10 +9,10 @@ import pytest
 
 from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
-from freezethaw.model import belief
-from freezethaw.model.belief import Anchor, Observations
+from freezethaw.model import carrying
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_prior
+from freezethaw.model.observations import Anchor, Observations, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.specification import Geometry, Specification, drift, paper
@@ -105,9 +105,9 @@ def test_an_unknown_model():
     observations = Observations(np.array(CONFIGS), ((1.0, 0.5), (0.7,)), GEOMETRY, horizon=10.0)
     anchor = Anchor.cast(observations, "paper")
     with pytest.raises(ModelError, match="unknown model 'oracle'; known: paper, drift, luck"):
-        belief.specify("oracle", anchor, GEOMETRY, 10.0)
+        specify("oracle", anchor, GEOMETRY, 10.0)
     with pytest.raises(ModelError, match="unknown model 'oracle'"):
-        belief.begin(observations, "oracle", np.random.default_rng(0))
+        carrying.begin(observations, "oracle", np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("spec", [PAPER, drift(2, 10.0)], ids=["paper", "drift"])

@@ -11,19 +11,11 @@ from benchmarks import carried, tables
 from benchmarks.carried import prefix, stream
 
 from freezethaw.errors import ModelError
-from freezethaw.model import belief as belief_module
-from freezethaw.model.belief import (
-    Anchor,
-    Forecaster,
-    Observations,
-    as_numbers,
-    begin,
-    carry,
-    from_scratch,
-    gather,
-    of_numbers,
-    specify,
-)
+from freezethaw.model import carrying
+from freezethaw.model.belief import as_numbers, of_numbers
+from freezethaw.model.carrying import begin, carry, from_scratch
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Anchor, Observations, gather, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.specification import Geometry
 
@@ -47,7 +39,7 @@ def test_carried_samples_agree_with_samples_from_scratch(monkeypatch):
     """
     name = "lcbench/167185"
     apart, among = carried.compare(name, runs=8)
-    monkeypatch.setattr(belief_module, "_turns", lambda belief, target, rng: [])
+    monkeypatch.setattr(carrying, "_turns", lambda belief, target, rng: [])
     stale, _ = carried.compare(name, runs=8)
     print(f"carried / scratch: {apart / among:.2f}; samples that never move: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
@@ -65,15 +57,15 @@ def test_weights_are_the_predictive_densities_between_anchors(model, monkeypatch
         return condition(gather(seen, belief.anchor.transform), spec, values, seen.geometry).log_evidence
 
     gains = np.array([evidence(after, s) - evidence(before, s) for s in belief.samples])
-    monkeypatch.setattr(belief_module, "_turns", lambda belief, target, rng: [])
+    monkeypatch.setattr(carrying, "_turns", lambda belief, target, rng: [])
     carried_on, _ = carry(belief, after, np.random.default_rng(1))
-    np.testing.assert_allclose(carried_on.weights, np.exp(belief_module.tempered(gains)), rtol=1e-6)
+    np.testing.assert_allclose(carried_on.weights, np.exp(carrying.tempered(gains)), rtol=1e-6)
 
 
 def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
     even = np.log(np.array([0.3, 0.25, 0.25, 0.2]))
-    np.testing.assert_allclose(belief_module.tempered(even + 7.0), even)
-    lopsided = belief_module.tempered(np.array([0.0, -100.0, -200.0, -300.0, -np.inf]))
+    np.testing.assert_allclose(carrying.tempered(even + 7.0), even)
+    lopsided = carrying.tempered(np.array([0.0, -100.0, -200.0, -300.0, -np.inf]))
     weights = np.exp(lopsided)
     assert weights.sum() == pytest.approx(1.0)
     assert weights[4] == 0.0
@@ -82,7 +74,7 @@ def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
 
 
 def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_random():
-    wanted = belief_module.samples_wanted
+    wanted = carrying.samples_wanted
     assert [wanted("drift", n) for n in (0, 1, 100, 150, 200, 500, 700, 1000, 10_000)] == [
         20,
         20,
@@ -100,7 +92,7 @@ def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_
     uneven = replace(belief, log_weights=tuple(np.log(weights / weights.sum())))
     stayed = np.zeros(20)
     for seed in range(300):
-        fewer, kept = belief_module._kept(uneven, 10, np.random.default_rng(seed))
+        fewer, kept = carrying._kept(uneven, 10, np.random.default_rng(seed))
         stayed[kept] += 1
         assert [fewer.samples[i] for i in range(10)] == [uneven.samples[k] for k in kept]
         np.testing.assert_allclose(fewer.weights, weights[kept] / weights[kept].sum())

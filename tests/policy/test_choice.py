@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freezethaw.model.belief import Forecaster, Observations, begin
+from freezethaw.model.carrying import begin
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 from freezethaw.policy import choice
 from freezethaw.policy.choice import Options

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from freezethaw.model.belief import Forecaster, Observations, begin
+from freezethaw.model.carrying import begin
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 from freezethaw.policy import entropy_search
 from freezethaw.policy.choice import Options

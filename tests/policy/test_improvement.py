@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from freezethaw.model.belief import Forecaster, Observations, begin
+from freezethaw.model.carrying import begin
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 from freezethaw.model.outlook import Outlook
 from freezethaw.model.specification import Geometry
 from freezethaw.policy.choice import likeness_to_others

@@ -28,8 +28,9 @@ from freezethaw.figures.style import (
     run_marker,
     run_name,
 )
-from freezethaw.model.belief import Forecaster, Observations
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.kernels import exponential_decay, ornstein_uhlenbeck
+from freezethaw.model.observations import Observations
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

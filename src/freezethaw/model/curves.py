@@ -117,11 +117,6 @@ class Curves:
             t, y = np.append(t, p.last_epochs[column]), np.append(y, p.last_losses[column])
         return t, y
 
-    def subset(self, runs: Sequence[int] | IntArray) -> Curves:
-        """Keep these runs, in this order."""
-        thinned = any(np.any(p.last_epochs > 0) for p in self.patterns)
-        return self._from_checked(self.configs[np.asarray(runs)], [self.observed(int(r)) for r in runs], thinned)
-
 
 def geometric_epochs(dense_epochs: int, last: float) -> Array:
     """1, 2, ..., dense_epochs, then each about 1 + 1/dense_epochs times the one before, up to `last`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.belief import Forecaster
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.outlook import Outlook, glance, look
 from freezethaw.model.posterior import Posterior
 from freezethaw.policy.rate import Gains, epochs_to_grant, gains, rates

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.belief import Forecaster
 from freezethaw.model.correlation import correlation
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.outlook import look
 from freezethaw.model.posterior import Points, Posterior
 from freezethaw.policy.choice import Choice, Entry, Options

@@ -10,7 +10,8 @@ import numpy as np
 
 from freezethaw.errors import ModelError
 from freezethaw.losses import Forecast
-from freezethaw.model.belief import Belief, Forecaster
+from freezethaw.model.belief import Belief
+from freezethaw.model.forecaster import Forecaster
 from freezethaw.records import History, PastForecast, Run, Taken
 from freezethaw.study.facts import Facts
 from freezethaw.study.insight import MOST_RUNS, Insight, select

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import ModelError
-from freezethaw.model.belief import Belief, Forecaster, Observations, begin, carry
+from freezethaw.model.belief import Belief
+from freezethaw.model.carrying import begin, carry
 from freezethaw.model.fantasies import Awaited
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run
 from freezethaw.study.catalogue import Catalogue
