@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from benchmarks import servers
@@ -23,3 +24,12 @@ def postgresql_server():
         pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql")
     with servers.postgresql(fsync=False) as url:
         yield url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def signals_as_they_were():
+    """Ray leaves handlers of its own in the process that used it; the tests of other modules expect none."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

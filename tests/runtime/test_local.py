@@ -266,8 +266,10 @@ def test_a_forked_helper_of_a_training_can_be_terminated():
     with on_signals(leaving):
         helper = os.fork()
         if helper == 0:
-            time.sleep(30)
-            os._exit(0)
+            try:
+                time.sleep(30)
+            finally:  # whatever happens, it must not go on as if it were the process of the tests
+                os._exit(0)
         time.sleep(0.2)
         os.kill(helper, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1]) == -signal.SIGTERM

@@ -220,8 +220,11 @@ def test_a_fork_has_connections_of_its_own(tmp_path):
     lease = decide(study).lease
     pid = os.fork()
     if pid == 0:
-        study.record(lease, report(1, 1.0))
-        os._exit(0)
+        try:
+            study.record(lease, report(1, 1.0))
+            os._exit(0)
+        finally:  # it must not go on as if it were the process of the tests
+            os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     study.record(lease, report(2, 2.0))
     assert study.load().runs[0].losses == (1.0, 2.0)
