@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -178,16 +179,17 @@ print(found.best.loss, os.environ["RAY_AUTH_MODE"])
 
 
 def test_who_has_imported_ray_before_gets_a_cluster_with_tokens_too(tmp_path):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    found = subprocess.run(
-        [sys.executable, "-c", IMPORTED_BEFORE],
-        env=kept | {"HOME": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(tmp_path)}
+    with tempfile.TemporaryDirectory() as short:  # where no cluster of another test is found; sockets need a short path
+        found = subprocess.run(
+            [sys.executable, "-c", IMPORTED_BEFORE],
+            env=environment | {"RAY_TMPDIR": short},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
     assert found.stdout.split() == ["1.0", "token"], found.stderr
 
 
