@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
+import warnings
 
 import pytest
 from benchmarks import servers
@@ -27,9 +30,12 @@ def postgresql_server():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def signals_as_they_were():
-    """Ray leaves handlers of its own in the process that used it; the tests of other modules expect none."""
+def nothing_left_of_ray():
+    """Ray leaves signal handlers and open files in the process that used it; the tests of other modules expect none."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+    if "ray" in sys.modules:
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            gc.collect()
