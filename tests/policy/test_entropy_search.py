@@ -12,9 +12,11 @@ from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
+from freezethaw.policy import basket as baskets
 from freezethaw.policy import entropy_search
+from freezethaw.policy.basket import NEW, distinct_maxima, fill
 from freezethaw.policy.choice import Options
-from freezethaw.policy.entropy_search import Basket, Joint, entropy, entropy_reductions, joint_of, p_min
+from freezethaw.policy.entropy_search import Joint, entropy, entropy_reductions, joint_of, p_min
 from tests.model.dense import Dense
 
 
@@ -35,8 +37,8 @@ def options(found, candidates=3, seed=1):
     return Options(np.arange(count), fresh, 20, one, other, 0 * one, 0 * other)
 
 
-def dense_joint(posterior, basket, choice):
-    """Asymptotes and next losses of the basket from the dense twin."""
+def dense_joint(posterior, old, new):
+    """Asymptotes and next losses of old runs and new configurations from the dense twin."""
     v = posterior.values
     dense = Dense(
         basis=lambda t: np.ones((len(t), 1)),
@@ -56,13 +58,13 @@ def dense_joint(posterior, basket, choice):
         y += list(losses)
     dense.condition(seen, np.array(y))
     ends, nexts = [], []
-    for run in basket.old:
+    for run in old:
         x = posterior.curves.configs[run]
         ends.append((x, np.inf, run))
         nexts.append((x, posterior.curves.last_epochs[run] + 1.0, run))
-    for place, c in enumerate(basket.new):
-        ends.append((choice.candidates[c], np.inf, -1 - place))
-        nexts.append((choice.candidates[c], 1.0, -1 - place))
+    for place, config in enumerate(new):
+        ends.append((config, np.inf, -1 - place))
+        nexts.append((config, 1.0, -1 - place))
     mean, covariance = dense.predict([*ends, *nexts])
     return mean, covariance, dense.condition_number
 
@@ -70,10 +72,10 @@ def dense_joint(posterior, basket, choice):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_joint_of_asymptotes_and_next_losses_equals_the_dense_twin(seed):
     found = forecaster(seed)
-    choice, basket = options(found), Basket(np.array([2, 0]), np.array([1]), np.ones(3, dtype=bool))
+    old, new = np.array([2, 0]), options(found).candidates[[1]]
     posterior = found.posteriors[0]
-    mean, covariance, cond = dense_joint(posterior, basket, choice)
-    joint = joint_of(posterior, basket, choice)
+    mean, covariance, cond = dense_joint(posterior, old, new)
+    joint = joint_of(posterior, old, new)
     tolerance = 100 * np.finfo(float).eps * cond * np.abs(covariance).max()
     np.testing.assert_allclose(joint.mean, mean[:3], atol=tolerance + 1e-12)
     np.testing.assert_allclose(joint.covariance, covariance[:3, :3], atol=tolerance + 1e-12)
@@ -133,10 +135,10 @@ def test_an_observation_never_adds_entropy(model):
     for seed in range(5):
         found = forecaster(seed, runs=6, model=model)
         choice = options(found)
-        basket, _, _ = entropy_search.fill_basket(found, choice)
+        basket = fill(found, choice, np.random.default_rng(0))
         draws = np.random.default_rng(0).standard_normal((20_000, len(basket.choosable)))
         for posterior in found.posteriors[:3]:
-            reductions = entropy_reductions(joint_of(posterior, basket, choice), draws)
+            reductions = entropy_reductions(joint_of(posterior, basket.old, choice.candidates[basket.new]), draws)
             assert reductions.min() > -0.03  # Monte-Carlo error
 
 
@@ -150,7 +152,7 @@ def test_finished_and_leased_runs_compete_but_are_not_chosen():
     found = forecaster(runs=5)
     everyone = options(found)
     limited = replace(everyone, runs=np.array([3]), worth_old=np.ones(1), price_old=np.zeros(1))
-    basket, _, _ = entropy_search.fill_basket(found, limited)
+    basket = fill(found, limited, np.random.default_rng(0))
     assert set(basket.old) == set(range(5))
     choice = entropy_search.choose(found, limited, np.random.default_rng(0))
     assert choice.winner.run in (3, None)
@@ -159,15 +161,41 @@ def test_finished_and_leased_runs_compete_but_are_not_chosen():
     assert all(e.score == -np.inf for e in refused)
 
 
+def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(monkeypatch):
+    found = forecaster(runs=24, model="drift")
+    many = options(found, candidates=80)
+    monkeypatch.setattr(baskets, "COMPARED_OLD", 15)
+    monkeypatch.setattr(baskets, "SCREENED", 20)
+    quick = [fill(found, many, np.random.default_rng(seed)) for seed in range(5)]
+    for name in ("COMPARED_OLD", "COMPARED_NEW", "SCREENED"):
+        monkeypatch.setattr(baskets, name, 1000)
+    whole = fill(found, many, np.random.default_rng(0))
+    assert all(len(basket.old) == baskets.OLD for basket in quick)
+    assert np.mean([len(set(whole.old[:5]) & set(basket.old)) for basket in quick]) >= 4
+    assert np.mean([len(set(whole.new) & set(basket.new)) for basket in quick]) >= 1
+    assert np.mean([basket.improvements.max() for basket in quick]) >= 0.9 * whole.improvements.max()
+
+
+def test_of_many_runs_one_that_may_be_chosen_is_always_in_the_basket(monkeypatch):
+    found = forecaster(runs=24)
+    hopeless = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
+    limited = replace(options(found), runs=np.array([hopeless]), worth_old=np.ones(1), price_old=np.zeros(1))
+    monkeypatch.setattr(baskets, "COMPARED_OLD", 12)
+    monkeypatch.setattr(baskets, "SCREENED", 15)
+    basket = fill(found, limited, np.random.default_rng(0))
+    assert hopeless in basket.old
+    assert basket.choosable.sum() == 1 + len(basket.new)
+
+
 def test_new_members_are_no_neighbours():
     found = forecaster()
     line = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
     score = np.exp(-((line[:, 0] - 0.3) ** 2) / 0.01) + 0.9 * np.exp(-((line[:, 0] - 0.8) ** 2) / 0.01)
-    picked = entropy_search.distinct_maxima(score, found.posteriors[0], line)
+    picked = distinct_maxima(score, found.posteriors[0], line, NEW)
     assert len(set(picked)) == len(picked)
     assert abs(line[picked[0], 0] - 0.3) < 0.01
     inputs = found.posteriors[0].new_inputs(line[picked])
     from freezethaw.model.correlation import correlation
 
     between = correlation(inputs, inputs)[np.triu_indices(len(picked), 1)]
-    assert (between < entropy_search.NEIGHBOUR).all()
+    assert (between < baskets.NEIGHBOUR).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,7 @@ class Choice:
 
     basket: tuple[Entry, ...]
     bests: tuple[float, ...]  # in model units, one for each sample
+    measure: Literal["improvement", "entropy"] = "improvement"  # what an epoch gains, or what it tells
 
     @property
     def winner(self) -> Entry:

@@ -13,29 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.outlook import look
 from freezethaw.model.posterior import Points, Posterior
+from freezethaw.policy.basket import fill
 from freezethaw.policy.choice import Choice, Entry, Options
-from freezethaw.policy.improvement import expected_improvement
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-OLD, NEW = 10, 3  # sizes of the basket (section 5.2)
 FANTASIES = 5
 DRAWS = 1000  # of the joint asymptotes, for P_min
-NEIGHBOUR = 0.95  # new configurations more correlated than this are one maximum, not two
-
-
-@dataclass(frozen=True)
-class Basket:
-    """Members of one comparison: old runs by index among the curves, then candidates by index."""
-
-    old: IntArray
-    new: IntArray
-    choosable: NDArray[np.bool_]  # for each member, old first
 
 
 @dataclass(frozen=True)
@@ -50,12 +37,12 @@ class Joint:
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """The member of the basket whose next loss reduces the entropy of P_min most."""
-    basket, incumbents, improvements = fill_basket(forecaster, options)
+    basket = fill(forecaster, options, rng)
     draws = rng.standard_normal((DRAWS, len(basket.choosable)))
     gain = np.zeros(len(basket.choosable))
     chance = np.zeros_like(gain)
     for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
-        joint = joint_of(posterior, basket, options)
+        joint = joint_of(posterior, basket.old, options.candidates[basket.new])
         gain += weight * entropy_reductions(joint, draws)
         chance += weight * p_min(joint.mean, joint.covariance, draws)
     worth = np.concatenate([_worth_of(basket.old, options), options.worth_new[basket.new]])
@@ -64,58 +51,17 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     scores = np.where(basket.choosable, gain * worth, -np.inf)
     entries = [
         Entry(run, candidate, float(score), to_epoch, float(p), float(ei))
-        for (run, candidate, to_epoch), score, p, ei in zip(members, scores, chance, improvements, strict=True)
+        for (run, candidate, to_epoch), score, p, ei in zip(members, scores, chance, basket.improvements, strict=True)
     ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), incumbents)
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), basket.incumbents, "entropy")
 
 
-def fill_basket(forecaster: Forecaster, options: Options) -> tuple[Basket, tuple[float, ...], Array]:
-    """The highest expected improvement at the asymptote, averaged over samples.
-
-    Returned with each sample's incumbent, and with the improvement of each member.
-    """
-    everyone = np.arange(len(forecaster.posteriors[0].curves))
-    old, new = np.zeros(len(everyone)), np.zeros(len(options.candidates))
-    incumbents = []
-    for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
-        end = np.array([posterior.specification.horizon])
-        asymptotes = look(posterior, everyone, options.candidates, end)
-        incumbents.append(float(asymptotes.mean[: len(old)].min()))
-        found = weight * _mixed_improvement(incumbents[-1], asymptotes.mean, asymptotes.deviations, asymptotes.weights)
-        old += found[: len(old)]
-        new += found[len(old) :]
-    chosen_old = np.argsort(-old, kind="stable")[:OLD]
-    if len(options.runs) and not np.isin(chosen_old, options.runs).any():  # someone must be choosable
-        chosen_old[-1] = options.runs[old[options.runs].argmax()]
-    chosen_new = distinct_maxima(new * options.worth_new, forecaster.posteriors[0], options.candidates)
-    choosable = np.concatenate([np.isin(chosen_old, options.runs), np.ones(len(chosen_new), dtype=bool)])
-    improvements = np.concatenate([old[chosen_old], new[chosen_new]])
-    return Basket(chosen_old, chosen_new, choosable), tuple(incumbents), improvements
-
-
-def _mixed_improvement(best: float, mean: Array, deviations: Array, weights: Array) -> Array:
-    return np.asarray((weights * expected_improvement(best, mean[None], deviations)).sum(axis=0)[:, 0])
-
-
-def distinct_maxima(score: Array, posterior: Posterior, candidates: Array) -> IntArray:
-    """The best candidates that are no neighbours of one another."""
-    inputs = posterior.new_inputs(candidates)
-    free = np.ones(len(score), dtype=bool)
-    found: list[int] = []
-    while len(found) < NEW and free.any():
-        best = int(np.where(free, score, -np.inf).argmax())
-        found.append(best)
-        free &= correlation(inputs, inputs[best : best + 1])[:, 0] < NEIGHBOUR
-        free[best] = False
-    return np.array(found, dtype=np.int64)
-
-
-def joint_of(posterior: Posterior, basket: Basket, options: Options) -> Joint:
-    """Joint posterior of all asymptotes and next losses of the basket."""
+def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
+    """Joint posterior of all asymptotes and next losses of old runs, and of new ones with these configurations."""
     end = posterior.specification.horizon
     done = posterior.curves.last_epochs
-    parts = [posterior.points_of_run(int(run), [done[run] + 1.0, end]) for run in basket.old]
-    parts += [posterior.points_of_config(options.candidates[c], [1.0, end]) for c in basket.new]
+    parts = [posterior.points_of_run(int(run), [done[run] + 1.0, end]) for run in runs]
+    parts += [posterior.points_of_config(config, [1.0, end]) for config in configs]
     prediction = posterior.joint(Points.together(parts))
     losses, asymptotes = np.arange(0, 2 * len(parts), 2), np.arange(1, 2 * len(parts), 2)
     C = prediction.covariance
@@ -135,10 +81,9 @@ def p_min(mean: Array, covariance: Array, draws: Array) -> Array:
 
 def _p_min(means: Array, L: Array, draws: Array) -> Array:
     """(F, K) for several means that share a covariance."""
-    deviations = draws @ L.T  # (M, K)
-    lowest = (means[:, None, :] + deviations[None]).argmin(axis=2)  # (F, M)
-    counts = np.stack([np.bincount(row, minlength=means.shape[1]) for row in lowest])
-    return np.asarray(counts / len(draws))
+    values = means.T[:, :, None] + (L @ draws.T)[:, None, :]  # (K, F, M)
+    wins = np.count_nonzero(values == values.min(axis=0), axis=2)  # twins that are lowest together share a draw
+    return np.asarray((wins / wins.sum(axis=0)).T)
 
 
 def factor(covariance: Array) -> Array:

@@ -104,7 +104,7 @@ class Chooser:
         if len(entries) > 1:
             name = "a new run" if entries[1].run is None else f"run {entries[1].run}"
             rival = f"; next best {name}, {words.percent(entries[1].chance)}"
-        if self.policy is not None and self.policy.__module__.endswith("entropy_search"):
+        if found.measure == "entropy":
             reason = words.entropy_reason(subject, winner.chance, winner.score, rival)
         else:
             reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
