@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from unittest.mock import patch
@@ -14,7 +14,6 @@ import numpy as np
 import freezethaw as ft
 from benchmarks import tables
 from benchmarks.simulate import Game, Over
-from freezethaw.model import observations
 
 MOST_EPOCHS = 20  # times the budget, of a game whose budget is in seconds
 
@@ -32,7 +31,7 @@ class Setup:
     workers: int = 1
     clock: Literal["epochs", "seconds"] = "epochs"
     variant: str | None = None
-    robust: bool = False  # the robust transform also for the paper's model: one line of the ablation
+    constants: tuple[tuple[str, Any], ...] = ()  # of the package, by name, that have other values in this game
 
     @property
     def label(self) -> str:
@@ -151,6 +150,7 @@ class Player:
 
 def play(setup: Setup) -> dict[str, Any]:
     """One game; the record of it."""
-    standardised = frozenset[str]() if setup.robust else observations.STANDARDISED
-    with patch.object(observations, "STANDARDISED", standardised):
+    with ExitStack() as stack:
+        for name, value in setup.constants:
+            stack.enter_context(patch(f"freezethaw.{name}", value))
         return Player(setup).play()

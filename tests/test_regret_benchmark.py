@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import ablation, ours, records, regret, report, simulate, spaces, tables
+from benchmarks import ablation, constants, ours, records, regret, report, simulate, spaces, tables
 from benchmarks.ours import Player, Setup
 from benchmarks.rivals.seat import Seat
 from benchmarks.simulate import Game, Over
@@ -15,6 +17,7 @@ from benchmarks.simulate import Game, Over
 import freezethaw as ft
 from freezethaw.model.observations import Anchor, Observations
 from freezethaw.model.specification import Geometry
+from freezethaw.policy import choice, surprise
 
 needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
 NAMES = np.array(["buffer_prio_sampling", "buffer_alpha", "learning_rate", "buffer_batch_size", "clip_eps"])
@@ -318,3 +321,41 @@ def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
         assert seat.game.spent == 60
         played.append(seat.game.done.tolist())
     assert played[0] == played[1] != played[2]
+
+
+# Constants halved and doubled.
+
+
+def test_a_changed_constant_holds_during_the_game_only(made_up, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Player, "play", lambda player: seen.append((surprise.SURPRISE, choice.OLD_BASKET)) or {})
+    before = surprise.SURPRISE, choice.OLD_BASKET
+    for short, factor in (("SURPRISE", 0.5), ("OLD_BASKET", 2.0)):
+        ours.play(Setup("made/up", 0, 5, **constants.changed(short, factor)))
+    assert seen == [(before[0] / 2, before[1]), (before[0], 2 * before[1])]
+    assert before == (surprise.SURPRISE, choice.OLD_BASKET)
+
+
+@pytest.mark.parametrize("name", constants.CONSTANTS)
+def test_every_constant_is_looked_up_where_it_is_changed(name):
+    """One that is bound as a default, or that another module took by name, would not change with this module's own."""
+    module, short = name.rsplit(".", 1)
+    for file in Path(ft.__file__).parent.rglob("*.py"):
+        here = file.as_posix().endswith(f"freezethaw/{module.replace('.', '/')}.py")
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and not here:
+                assert short not in [alias.name for alias in node.names], file
+            if isinstance(node, ast.arguments):
+                bound = [d.id for d in (*node.defaults, *node.kw_defaults) if isinstance(d, ast.Name)]
+                assert short not in bound, file
+
+
+def test_a_constants_gain_is_over_the_default_in_the_same_games():
+    half = Setup("", 0, **constants.changed("SPREAD", 0.5)).method
+    found = [record(report.OURS, "taskset/a", seed, {"100": 0.5}, budget=300) for seed in range(4)]
+    found += [record(half, "taskset/a", seed, {"100": 0.3 + 0.1 * seed}, budget=300) for seed in range(2)]
+    lines = constants.summarise(found, "taskset", "candidates", ["SURPRISE", "SPREAD"])
+    assert list(lines) == ["SPREAD x 0.5"]
+    assert lines["SPREAD x 0.5"]["games"] == 2
+    assert lines["SPREAD x 0.5"]["mean"]["100"] == pytest.approx(0.35)
+    assert lines["SPREAD x 0.5"]["gain"]["100"]["difference"] == pytest.approx(0.15)
