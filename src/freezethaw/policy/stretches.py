@@ -1,8 +1,8 @@
 """Training time in stretches, each as long as all before it: epoch 1, epoch 2, epochs 3 and 4, 5 to 8, and so on.
 
 Successive halving spends as much in each stretch as in any other, whatever losses look like. A forecast has no such
-caution: where all short curves are flat, it is sure that long ones are, and every epoch goes to new runs. So half of
-what successive halving would spend is due to every stretch, and a stretch that has had less is looked into before
+caution: where all short curves are flat, it is sure that long ones are, and every epoch goes to new runs. So a quarter
+of what successive halving would spend is due to every stretch, and a stretch that has had less is looked into before
 anything else. Where late epochs pay, they get more than that anyway.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-DUE = 0.5  # of the share that successive halving gives to a stretch
+DUE = 0.25  # of the share that successive halving gives to a stretch
 
 
 def stretches(max_epochs: int) -> Array:
