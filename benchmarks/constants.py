@@ -1,6 +1,6 @@
 """Does it matter? Every constant of the decisions halved and doubled, in games that the default has played too.
 
-    python -m benchmarks.constants --seeds 1                       all constants, all tables: 26 x 37 games
+    python -m benchmarks.constants --seeds 1                       all constants, all tables: 24 x 37 games
     python -m benchmarks.constants --constant SURPRISE SPREAD      some of them
     python -m benchmarks.constants --report                        what is recorded
 
@@ -25,7 +25,6 @@ FACTORS = (0.5, 2.0)
 CONSTANTS = (
     "policy.surprise.SURPRISE",
     "policy.rate.SPREAD",
-    "policy.stretches.DUE",
     "policy.choice.OLD_BASKET",
     "policy.choice.NEW_BASKET",
     "policy.choice.CONTENDERS",

@@ -9,16 +9,10 @@ from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
-from freezethaw.policy import choice, stretches
+from freezethaw.policy import choice
 from freezethaw.policy.choice import Options
 
 MAX_EPOCHS = 30
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_owed(monkeypatch):
-    """All runs are compared, in whichever stretch of training they stand."""
-    monkeypatch.setattr(stretches, "DUE", 0.0)
 
 
 def forecaster(seed: int, runs: int) -> Forecaster:

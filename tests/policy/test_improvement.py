@@ -18,8 +18,7 @@ from freezethaw.policy.choice import likeness_to_others
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
 from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
-from freezethaw.policy.stretches import covered, stretches
-from freezethaw.policy.surprise import SURPRISE, surprises
+from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
 from freezethaw.policy.survival import survival
 
 

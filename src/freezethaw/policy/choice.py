@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,7 +13,6 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.outlook import Outlook, glance, look
 from freezethaw.model.posterior import Posterior
 from freezethaw.policy.rate import Gains, epochs_to_grant, gains, rates
-from freezethaw.policy.stretches import neglected
 from freezethaw.policy.surprise import surprises
 
 Array = NDArray[np.float64]
@@ -38,18 +37,6 @@ class Options:
     price_new: Array  # (C,)
     left: float = np.inf  # epochs that the whole study may still spend
 
-    def only(self, kept: NDArray[np.bool_]) -> Options:
-        """These old runs, and nothing new."""
-        return replace(
-            self,
-            runs=self.runs[kept],
-            worth_old=self.worth_old[kept],
-            price_old=self.price_old[kept],
-            candidates=self.candidates[:0],
-            worth_new=self.worth_new[:0],
-            price_new=self.price_new[:0],
-        )
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -71,7 +58,6 @@ class Choice:
     basket: tuple[Entry, ...]
     bests: tuple[float, ...]  # in model units, one for each sample
     measure: Literal["improvement", "entropy"] = "improvement"  # what an epoch gains, or what it tells
-    neglected: tuple[int, int] | None = None  # the stretch of training that this looks into, whatever the scores
 
     @property
     def winner(self) -> Entry:
@@ -89,12 +75,8 @@ def decision_epochs(max_epochs: int, done: IntArray) -> Array:
 
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
-    """The run or configuration with the largest improvement rate; where a stretch is neglected, of the runs there."""
-    posteriors, lengths = forecaster.posteriors, forecaster.posteriors[0].curves.last_epochs
-    stretch = neglected(lengths, lengths[options.runs], options.max_epochs, options.left)
-    if stretch is not None:
-        done = lengths[options.runs]
-        options = options.only((done >= stretch[0]) & (done < stretch[1]) & (stretch[1] - done <= options.left))
+    """The run or configuration with the largest improvement rate."""
+    posteriors = forecaster.posteriors
     screen = int(rng.choice(len(posteriors), p=forecaster.weights))
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
     if len(runs) > SCREENED:
@@ -107,7 +89,7 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     found = _compare(posteriors, forecaster.weights, options, runs, candidates)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(place)) for place in candidates]
     entries = [found.entry(p, run, candidate) for p, (run, candidate) in enumerate(members)]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), found.bests, neglected=stretch)
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), found.bests)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.policy.stretches import covered, stretches
-
 Array = NDArray[np.float64]
 
 SURPRISE = 0.05  # chance in a doubling of time that no run has seen
@@ -38,3 +36,15 @@ def neighbours(likeness: Array) -> Array:
     total = likeness.sum(axis=1, keepdims=True)
     counts = likeness * likeness.shape[1]
     return np.asarray(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0))
+
+
+def stretches(max_epochs: int) -> Array:
+    """(J + 1,) edges of the doublings of time, in log2: epoch 1, epoch 2, epochs 3 and 4, 5 to 8, ..., the last cut."""
+    last = np.log2(max(max_epochs, 1))
+    return np.append(np.arange(-1.0, np.ceil(last)), last)
+
+
+def covered(start: Array, end: Array, edges: Array) -> Array:
+    """(..., J) share of each stretch that lies between two epochs, in log time."""
+    a, b = (np.log2(np.maximum(epoch, 0.5))[..., None] for epoch in (start, end))
+    return np.asarray(np.clip(np.minimum(b, edges[1:]) - np.maximum(a, edges[:-1]), 0.0, None) / np.diff(edges))

@@ -104,18 +104,12 @@ class Chooser:
         if len(entries) > 1:
             name = "a new run" if entries[1].run is None else f"run {entries[1].run}"
             rival = f"; next best {name}, {words.percent(entries[1].chance)}"
-        if found.neglected is not None:
-            reason = words.neglect_reason(subject, *found.neglected)
-        elif found.measure == "entropy":
+        if found.measure == "entropy":
             reason = words.entropy_reason(subject, winner.chance, winner.score, rival)
         else:
             reason = words.rate_reason(subject, winner.chance, best, winner.to_epoch - epoch, rival)
         _, slope = view.forecaster.transform.with_slope(best)
         improvement = max(e.improvement for e in found.basket) / float(slope)  # near the best the transform is a line
-        if found.neglected is not None:
-            improvement = float(
-                "inf"
-            )  # not known: only a few runs were compared, where forecasts are not to be trusted
         return Chosen(entry.run, entry.config, epoch + granted, reason, improvement, entries)
 
     def _entry(self, entry: Entry, numbers: dict[int, int], facts: Facts, candidates: Candidates) -> BasketEntry:

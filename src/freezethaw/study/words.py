@@ -33,12 +33,6 @@ def rate_reason(subject: str, chance: float, best: float, ahead: int, rival: str
     return f"{subject}: {percent(chance)} chance to beat {number(best)} {within}{rival}"
 
 
-def neglect_reason(subject: str, before: int, last: int) -> str:
-    """Why exploration in time chose this."""
-    epochs = f"epoch {last}" if last == before + 1 else f"epochs {before + 1} to {last}"
-    return f"{subject}: too little has been spent on {epochs} to trust what forecasts say there"
-
-
 def entropy_reason(subject: str, chance: float, gain: float, rival: str) -> str:
     """Why entropy search chose this."""
     told = f"its next loss tells most about where the minimum is ({gain:.3f} nats)"
