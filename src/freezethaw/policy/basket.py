@@ -6,7 +6,6 @@ looking at under all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +13,14 @@ from numpy.typing import NDArray
 
 from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.outlook import Outlook, glance, look
+from freezethaw.model.outlook import glance, look
 from freezethaw.model.posterior import Posterior
-from freezethaw.policy.choice import SCREENED, Options
+from freezethaw.policy.choice import SCREENED, Look, Options
 from freezethaw.policy.improvement import expected_improvement
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-Look = Callable[[Posterior, IntArray, Array, Array], Outlook]
 
 OLD, NEW = 10, 3  # sizes of the basket (section 5.2)
 COMPARED_OLD, COMPARED_NEW = 30, 10  # of more than this, how many are compared under all samples
