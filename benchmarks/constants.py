@@ -47,7 +47,7 @@ def changed(short: str, factor: float) -> dict:
 
 
 def summarise(found: list[dict], suite: str, mode: str, shorts: list[str]) -> dict[str, dict]:
-    """Of each constant and factor: mean regret of the default in the same games, and what the change gains."""
+    """Of each constant and factor: mean regret, and what the change gains over the default in the same games."""
     games = report.gather(found, suite, mode, "regret")
     lines = {}
     for short in shorts:
@@ -97,6 +97,8 @@ def main() -> None:
         )
     found = records.everything(args.out) + records.everything(records.FOLDER)
     summary = {f"{s}, {m}": summarise(found, s, m, args.constant) for s in args.suite for m in args.mode}
+    if not any(summary.values()):
+        parser.exit(message=f"nothing is recorded in {args.out}: play first, without --report\n")
     for title, lines in summary.items():
         if lines:
             show(title, lines)
