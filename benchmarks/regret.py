@@ -74,7 +74,8 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--suite", nargs="+", default=list(SUITES), choices=SUITES)
     parser.add_argument("--tables", type=int, default=None, help="only the first tables of each suite")
     parser.add_argument("--table", nargs="+", default=None, help="only these tables, by name or by how it ends")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0, help="seeds that no version was chosen by are fairer")
     parser.add_argument("--budget", type=int, default=300, help="epochs (clock seconds: mean epochs of the table)")
     parser.add_argument("--mode", nargs="+", default=["candidates"], choices=["candidates", "free"])
     parser.add_argument("--processes", type=int, default=2)
@@ -86,7 +87,7 @@ def selected(args: argparse.Namespace) -> list[tuple[str, int, str]]:
     """Table, seed and mode of each game asked for: seed by seed, so that an early look covers all tables."""
     return [
         (name, seed, mode)
-        for seed in range(args.seeds)
+        for seed in range(args.first_seed, args.first_seed + args.seeds)
         for mode in args.mode
         for suite in args.suite
         for name in chosen_tables(suite, args.tables, args.table)

@@ -132,10 +132,31 @@ def test_a_hopeful_forecast_has_the_right_mean_and_the_doubt_that_a_curve_alone_
     configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
     found = condition(Curves.of(configs, losses), spec, values, geometry)
     runs = np.array([4, 0, 2])
-    mean, hopeful = found.hopeful_coefficients(runs)
-    exact_mean, exact = found.coefficients(runs, np.empty((0, 2)))
+    nothing_new = np.empty((0, 2))
+    likeness = found.likeness(runs, nothing_new)
+    mean, hopeful = found.hopeful_coefficients(runs, likeness)
+    exact_mean, exact = found.coefficients(likeness)
     np.testing.assert_allclose(mean, exact_mean, rtol=1e-7, atol=1e-8)
     for run, doubt, less in zip(runs, hopeful, exact, strict=True):
         alone = condition(Curves.of(configs[[run]], [losses[run]]), spec, values, geometry)
-        np.testing.assert_allclose(doubt, alone.coefficients(np.array([0]), np.empty((0, 2)))[1][0], atol=1e-9)
+        own = alone.coefficients(alone.likeness(np.array([0]), nothing_new))[1][0]
+        np.testing.assert_allclose(doubt, own, atol=1e-9)
         assert np.linalg.eigvalsh(doubt - less).min() > -1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_coefficients_of_many_runs_are_those_of_each_by_itself(seed):
+    """Many at once are computed another way than few."""
+    rng = np.random.default_rng(seed)
+    geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
+    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    losses = [rng.standard_normal(n) for n in (1, 0, 2, 3, 5, 8, 13)]
+    before = condition(Curves.of(rng.random((7, 2)), losses), spec, values, geometry)
+    losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 stand at the end from now on
+    found = condition(Curves.of(before.curves.configs, losses), spec, values, geometry, before)
+    likeness = found.likeness(np.arange(7), rng.random((20, 2)))
+    mean, covariance = found.coefficients(likeness)
+    for p in range(len(likeness)):
+        alone_mean, alone_covariance = found.coefficients(likeness[p : p + 1])
+        np.testing.assert_allclose(mean[p], alone_mean[0], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(covariance[p], alone_covariance[0], rtol=1e-8, atol=1e-9)

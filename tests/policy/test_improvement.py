@@ -12,7 +12,7 @@ from scipy.stats import norm
 from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.observations import Observations
-from freezethaw.model.outlook import Outlook
+from freezethaw.model.outlook import Outlook, look
 from freezethaw.model.specification import Geometry
 from freezethaw.policy.choice import likeness_to_others
 from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
@@ -20,6 +20,8 @@ from freezethaw.policy.prices import relative_prices
 from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
 from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
 from freezethaw.policy.survival import survival
+
+NOBODY = np.empty((1, 0))  # the likeness of one run where there are no others
 
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
@@ -45,7 +47,7 @@ def test_more_doubt_never_lowers_the_expected_improvement(best, mean, deviation,
 def test_gains_average_over_samples_and_components():
     mean, deviations = np.zeros((1, 1)), np.array([[[1.0]], [[2.0]]])
     weights = np.array([[[0.25]], [[0.75]]])
-    outlook = Outlook(mean, deviations, weights)
+    outlook = Outlook(mean, deviations, weights, NOBODY)
     found = gains([outlook, outlook], [0.0, 1.0], np.array([0.4, 0.6]))
     expected = sum(
         s * w * expected_improvement(b, np.zeros(1), np.array([d]))[0]
@@ -56,7 +58,7 @@ def test_gains_average_over_samples_and_components():
 
 
 def test_the_rate_looks_only_ahead():
-    outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)))
+    outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NOBODY)
     rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
@@ -103,7 +105,7 @@ def test_survival_of_all_or_none():
 
 
 def test_a_price_turns_the_balance_and_grants_more_at_once():
-    outlook = Outlook(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)))
+    outlook = Outlook(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
     found = gains([outlook], [0.0], np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
     _, cheap = rates(found, epochs, done, np.zeros(1))
@@ -147,7 +149,9 @@ def test_a_run_does_not_speak_for_itself():
     observations = Observations(rng.random((4, 2)), ((1.0, 0.9), (0.8,), (0.7, 0.6, 0.5), (0.9,)), Geometry.plain(2), 9)
     forecaster = Forecaster.of(begin(observations, "drift", rng), observations)
     candidates = np.concatenate([observations.configs[:1], rng.random((2, 2))])
-    alike = likeness_to_others(forecaster.posteriors, forecaster.weights, np.array([2, 0]), candidates)
+    runs = np.array([2, 0])
+    outlooks = [look(p, runs, candidates, np.ones(1)) for p in forecaster.posteriors]
+    alike = likeness_to_others(outlooks, forecaster.weights, runs)
     assert alike.shape == (5, 4)
     assert alike[0, 2] == alike[1, 0] == 0.0
     assert alike[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
@@ -155,7 +159,7 @@ def test_a_run_does_not_speak_for_itself():
 
 
 def test_a_surprise_is_worth_more_near_the_best():
-    outlook = Outlook(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)))
+    outlook = Outlook(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
     found = gains([outlook], [0.0], np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
     assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]
@@ -163,7 +167,7 @@ def test_a_surprise_is_worth_more_near_the_best():
 
 def test_waiting_for_a_surprise_pays_every_epoch():
     epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
-    hopeless = Outlook(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)))
+    hopeless = Outlook(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
     chance = np.array([[0.01, 0.02, 0.04]])
     found = gains([hopeless], [0.0], np.ones(1), chance)
     assert found.forecast == pytest.approx(0.0, abs=1e-12)

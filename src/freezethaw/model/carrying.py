@@ -23,9 +23,9 @@ from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.model.belief import Belief
 from freezethaw.model.curves import Array
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.inference import Chains, Target, draw_start, moves, sample, sweep
+from freezethaw.model.inference import Chains, Target, advance, draw_start, moves, sample, sweep
 from freezethaw.model.observations import Anchor, Observations, gather, specify, standardised
-from freezethaw.model.posterior import Posterior, condition
+from freezethaw.model.posterior import Posterior
 from freezethaw.model.specification import Values
 
 SAMPLES = 10  # the paper's
@@ -98,7 +98,7 @@ def _target(observations: Observations, model: str, anchor: Anchor) -> Target:
 def _conditioned(target: Target, values: Values, previous: Posterior | None = None) -> Posterior | None:
     """The posterior at one sample; none where the covariance is numerically singular there."""
     try:
-        return condition(target.curves, target.specification, values, target.geometry, previous)
+        return target.posterior(values, previous)
     except SingularCovarianceError:
         return None
 
@@ -172,9 +172,8 @@ def _moved(belief: Belief, at: int, count: int, target: Target, rng: np.random.G
     share = count / len(chosen)
     if share < 1:
         chosen = [chosen[i] for i in rng.choice(len(chosen), size=count, replace=False)]
-    moved = sweep(target, belief.samples[at], rng, chosen)
     samples, evidences, logs = list(belief.samples), list(belief.log_evidences), np.array(belief.log_weights)
-    samples[at], evidences[at] = moved, target.log_evidence(moved)
+    samples[at], evidences[at] = advance(target, (samples[at], evidences[at]), chosen, rng)
     # a sample that has moved all the way is a fresh draw: it starts again at the average weight
     logs[at] = (1 - share) * logs[at] - share * math.log(len(samples))
     logs -= logsumexp(logs)

@@ -11,6 +11,7 @@ import numpy as np
 from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.correlation import PairDistances
 from freezethaw.model.curves import Array, Curves
+from freezethaw.model.posterior import Posterior, condition
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.rows import evidence, factored, noisy_covariance, rows
 from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
@@ -18,7 +19,7 @@ from freezethaw.model.specification import Geometry, Parameter, Specification, V
 from freezethaw.model.summaries import Summary, summarise
 
 Move = tuple[Parameter, ...]  # what is updated at once
-State = tuple[dict[str, float], float | None]  # values, and the log evidence there where it is known
+State = tuple[Values, float]  # values, and the log evidence there
 TRIES = 100
 WIDTH = 3.0  # of the interval in which a slice is looked for, in standard deviations of the prior
 
@@ -50,6 +51,10 @@ class Target:
         except SingularCovarianceError:
             return -math.inf
 
+    def posterior(self, values: Values, previous: Posterior | None = None) -> Posterior:
+        """The curves conditioned on at these values; `previous` is one at the same values, of the curves before."""
+        return condition(self.curves, self.specification, values, self.geometry, previous, self._summarised(values))
+
     def log_density(self, values: Values) -> float:
         """Log evidence plus the log priors."""
         prior = sum(p.prior.log_density(values[p.name]) for p in self.parameters)
@@ -80,10 +85,15 @@ def moves(parameters: Sequence[Parameter]) -> list[Move]:
 
 def sweep(target: Target, values: Values, rng: np.random.Generator, chosen: Sequence[Move] | None = None) -> Values:
     """Update all hyperparameters (or these moves) in turn by one slice-sampling transition each."""
-    state: State = dict(values), None
-    for move in moves(target.parameters) if chosen is None else chosen:
+    state = values, target.log_evidence(values)
+    return advance(target, state, moves(target.parameters) if chosen is None else chosen, rng)[0]
+
+
+def advance(target: Target, state: State, chosen: Sequence[Move], rng: np.random.Generator) -> State:
+    """Make these moves in turn."""
+    for move in chosen:
         state = (_move_block if len(move) > 1 else _move_one)(target, state, move, rng)
-    return state[0]
+    return state
 
 
 def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
@@ -100,9 +110,8 @@ def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator
         return prior + target.log_evidence({**values, p.name: value}) if math.isfinite(prior) else -math.inf
 
     here = math.log(values[p.name]) if p.log else values[p.name]
-    at = None if log_evidence is None else log_evidence + log_prior(here)
-    # an interval as wide as the prior needs no stepping out
-    draw, _ = slice_sample(conditional, here, WIDTH * getattr(p.prior, "scale", 1.0), rng, at, limit=1)
+    width = WIDTH * getattr(p.prior, "scale", 1.0)  # an interval as wide as the prior needs no stepping out
+    draw, _ = slice_sample(conditional, here, width, rng, log_evidence + log_prior(here), limit=1)
     moved = {**values, p.name: math.exp(draw.point) if p.log else draw.point}
     return moved, draw.log_density - log_prior(draw.point)
 
@@ -115,7 +124,7 @@ def _move_block(target: Target, state: State, move: Move, rng: np.random.Generat
 
     def with_deviations(deviations: Array) -> dict[str, float]:
         logs = centre + deviations
-        return values | {p.name: math.exp(x) for p, x in zip(move, logs, strict=True)}
+        return {**values, **{p.name: math.exp(x) for p, x in zip(move, logs, strict=True)}}
 
     here = np.array([math.log(values[p.name]) for p in move]) - centre
     draw = spread * rng.standard_normal(len(move))

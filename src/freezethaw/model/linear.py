@@ -1,4 +1,4 @@
-"""The two library calls that everything rests on: a Cholesky factor, and forward substitution with it.
+"""The library calls that everything rests on: a Cholesky factor, forward substitution with it, its inverse.
 
 LAPACK is called directly: matrices here are small and many, and the checks and copies of the general wrappers would
 cost as much as the work. Factors are kept in LAPACK's own order (columns), so that no solve copies them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
 from freezethaw.errors import SingularCovarianceError
 
@@ -34,3 +34,13 @@ def solve_lower(L: Array, b: Array, transposed: bool = False) -> Array:
     if info:
         raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
     return np.asarray(x)
+
+
+def invert_lower(L: Array) -> Array:
+    """L^-1, for those who need it many times over."""
+    if not L.size:
+        return L
+    inverse, info = dtrtri(L, lower=1)
+    if info:
+        raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
+    return np.asarray(inverse)

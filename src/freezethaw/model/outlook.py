@@ -19,27 +19,32 @@ class Outlook:
     mean: Array  # (P, E)
     deviations: Array  # (C, P, E) standard deviation of each component
     weights: Array  # (C, P, E)
+    likeness: Array  # (P, N) to all N runs of the curves
 
     def without(self, first: int) -> Outlook:
         """All but the first runs."""
-        return Outlook(self.mean[first:], self.deviations[:, first:], self.weights[:, first:])
+        return Outlook(self.mean[first:], self.deviations[:, first:], self.weights[:, first:], self.likeness[first:])
 
 
 def look(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
     """Old runs, then configurations that have not been started, at common epochs."""
-    return _at(posterior, runs, len(configs), epochs, *posterior.coefficients(runs, configs))
+    likeness = posterior.likeness(runs, configs)
+    return _at(posterior, runs, likeness, epochs, *posterior.coefficients(likeness))
 
 
 def glance(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
     """The same quickly, in old runs with all the doubt that each run's own curve leaves."""
-    hopes, fresh = posterior.hopeful_coefficients(runs), posterior.coefficients(runs[:0], configs)
-    return _at(
-        posterior, runs, len(configs), epochs, *(np.concatenate(both) for both in zip(hopes, fresh, strict=True))
-    )
+    likeness = posterior.likeness(runs, configs)
+    hopes = posterior.hopeful_coefficients(runs, likeness[: len(runs)])
+    fresh = posterior.coefficients(likeness[len(runs) :])
+    return _at(posterior, runs, likeness, epochs, *(np.concatenate(both) for both in zip(hopes, fresh, strict=True)))
 
 
-def _at(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array, means: Array, covariances: Array) -> Outlook:
-    """From coefficients, of old runs and then of `fresh` new ones, to losses."""
+def _at(
+    posterior: Posterior, runs: IntArray, likeness: Array, epochs: Array, means: Array, covariances: Array
+) -> Outlook:
+    """From coefficients, of old runs and then of new ones, to losses."""
+    fresh = len(means) - len(runs)
     own = extend_all(posterior.curves, posterior.summary, posterior.time, epochs, runs)
     H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))
     slope = np.concatenate([own.slope, np.broadcast_to(H, (fresh, *H.shape))])  # (P, E, q)
@@ -49,7 +54,7 @@ def _at(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array, means: 
     residual = np.concatenate([own.variance, np.broadcast_to(prior, (fresh, len(prior)))])
     scales = _scales(posterior, runs, fresh, epochs)
     variance = np.maximum(shared[None] + scales.scales * residual[None], SMALLEST_VARIANCE)
-    return Outlook(mean, np.sqrt(variance), scales.weights)
+    return Outlook(mean, np.sqrt(variance), scales.weights, likeness)
 
 
 def _scales(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array) -> Mixture:

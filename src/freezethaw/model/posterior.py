@@ -17,7 +17,7 @@ from scipy.linalg import block_diag
 from freezethaw.errors import ModelError
 from freezethaw.model.correlation import kinship, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.linear import solve_lower
+from freezethaw.model.linear import invert_lower, solve_lower
 from freezethaw.model.rows import Covariances, Factor, Rows, evidence, factored, noisy_covariance, renewed, rows
 from freezethaw.model.scales import Mixture, of_new_run, of_run
 from freezethaw.model.specification import Geometry, Specification, Values
@@ -163,19 +163,30 @@ class Posterior:
         prior_mean = S @ self.specification.coefficient_means(self.values)
         return cross, points.offsets + prior_mean + cross.T @ self.factor.whitened
 
-    def coefficients(self, runs: IntArray, configs: Array) -> tuple[Array, Array]:
-        """Mean (P, q) and covariance (P, q, q) of the coefficients of old runs, then of new ones, each by itself."""
-        W = self.rows.directions
+    def coefficients(self, likeness: Array) -> tuple[Array, Array]:
+        """Mean (P, q) and covariance (P, q, q) of the coefficients of runs of this likeness (P, N) to all runs."""
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
-        k = self.likeness(runs, configs).take(self.rows.runs, axis=1)  # (P, M)
-        C = k[:, None, :] * (W * a).T  # (P, q, M): cov(c_j(x_p), g)
-        C += (W * tau).T
-        Z = solve_lower(self.factor.lower, C.reshape(-1, len(W)).T).T.reshape(C.shape)
+        Z = self._whitened(likeness, a, tau)
         mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
         return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
 
-    def hopeful_coefficients(self, runs: IntArray) -> tuple[Array, Array]:
+    def _whitened(self, likeness: Array, a: Array, tau: Array) -> Array:
+        """(P, q, M) L^-1 cov(g, c_j(x_p))."""
+        L, W = self.factor.lower, self.rows.directions
+        if 2 * len(likeness) < len(W):
+            C = likeness.take(self.rows.runs, axis=1)[:, None, :] * (W * a).T
+            C += (W * tau).T
+            return solve_lower(L, C.reshape(-1, len(W)).T).T.reshape(C.shape)
+        # for many at once L^-1 itself pays: what the rows of one run have in common is added up first
+        inverse = invert_lower(L)
+        first = np.flatnonzero(np.diff(self.rows.runs, prepend=NEW))
+        pulls = [np.add.reduceat(inverse * weights, first, axis=1).T for weights in (W * a).T]  # q times (runs, M)
+        Z = np.matmul(likeness.take(self.rows.runs[first], axis=1), pulls)  # (q, P, M)
+        Z += (inverse @ (W * tau)).T[:, None, :]
+        return np.asarray(Z.transpose(1, 0, 2))
+
+    def hopeful_coefficients(self, runs: IntArray, likeness: Array) -> tuple[Array, Array]:
         """Of old runs: the mean (P, q) given all curves, the covariance (P, q, q) given its own curve only.
 
         Other curves can only take doubt away, so the true covariance is smaller; but this one needs no large solve.
@@ -183,10 +194,9 @@ class Posterior:
         W, a = self.rows.directions, self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
         whole = solve_lower(self.factor.lower, self.factor.whitened, transposed=True)[:, None]  # B^-1 g
-        k = self.likeness(runs, np.empty((0, self.curves.dimensions)))
         pulls = np.zeros((len(self.inputs), len(a)))
         np.add.at(pulls, self.rows.runs, W * whole)
-        mean = self.specification.coefficient_means(self.values) + a * (k @ pulls) + tau * pulls.sum(axis=0)
+        mean = self.specification.coefficient_means(self.values) + a * (likeness @ pulls) + tau * pulls.sum(axis=0)
         own = np.zeros((len(self.inputs), len(a), len(a)))
         np.add.at(own, self.rows.runs, W[:, :, None] * W[:, None, :])
         root = np.sqrt(a + tau)
@@ -241,16 +251,18 @@ def condition(
     values: Values,
     geometry: Geometry | None = None,
     previous: Posterior | None = None,
+    summary: Summary | None = None,
 ) -> Posterior:
     """Condition the model on the curves at fixed hyperparameters.
 
-    `previous` may be a posterior at the same values, of curves some of which were shorter or are gone: it spares work.
+    `previous` may be a posterior at the same values, of curves some of which were shorter or are gone, and `summary`
+    that of these curves at these values: both spare work.
     """
     geometry = geometry or Geometry.plain(curves.dimensions)
     if len(geometry.lengths) != curves.dimensions:
         raise ModelError(f"the geometry has {len(geometry.lengths)} columns, the configurations {curves.dimensions}")
     time = specification.time_model(_complete(values, specification, geometry))
-    summary = summarise(curves, time)
+    summary = summary or summarise(curves, time)
     r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
     if previous is not None and previous.specification == specification and previous.values == values:
         places = _places(previous.curves, curves)

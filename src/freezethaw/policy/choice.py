@@ -126,19 +126,19 @@ def _compare(
     leaders, runs = contenders(posteriors[0]), options.runs[old]
     outlooks = [look(p, np.concatenate([leaders, runs]), options.candidates[new], epochs) for p in posteriors]
     bests = [best_expected(o, epochs, lengths[leaders]) for o in outlooks]
+    outlooks = [o.without(len(leaders)) for o in outlooks]
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     price = np.concatenate([options.price_old[old], options.price_new[new]])
-    alike = likeness_to_others(posteriors, weights, runs, options.candidates[new])
-    surprise = surprises(lengths, alike, done, epochs, options.max_epochs)
-    found = gains([o.without(len(leaders)) for o in outlooks], bests, weights, surprise)
+    surprise = surprises(lengths, likeness_to_others(outlooks, weights, runs), done, epochs, options.max_epochs)
+    found = gains(outlooks, bests, weights, surprise)
     rate, at = rates(found, epochs, done, price, options.left)
     scores = rate * np.concatenate([options.worth_old[old], options.worth_new[new]])
     return _Comparison(tuple(bests), found, epochs, done, price, scores, at)
 
 
-def likeness_to_others(posteriors: Sequence[Posterior], weights: Array, runs: IntArray, candidates: Array) -> Array:
-    """(P, N) correlation of these runs, then of the candidates, with all other runs, averaged over the samples."""
-    alike = np.average([p.likeness(runs, candidates) for p in posteriors], axis=0, weights=weights)
+def likeness_to_others(outlooks: Sequence[Outlook], weights: Array, runs: IntArray) -> Array:
+    """(P, N) likeness of these runs, then of the candidates, to all other runs, averaged over the samples."""
+    alike = np.average([o.likeness for o in outlooks], axis=0, weights=weights)
     alike[np.arange(len(runs)), runs] = 0.0
     return np.asarray(alike)
 
