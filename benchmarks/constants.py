@@ -3,15 +3,17 @@
     python -m benchmarks.constants --seeds 1                       all constants, all tables: 24 x 37 games
     python -m benchmarks.constants --constant SURPRISE SPREAD      some of them
     python -m benchmarks.constants --report                        what is recorded
+    python -m benchmarks.constants --report --baseline "freezethaw (SWEEPS-2)"
 
 Takes the arguments of benchmarks.regret. Games are kept in benchmarks/results/constants as they end, and those of the
-default are the recorded ones of benchmarks.regret.
+default are the recorded ones of benchmarks.regret, unless another baseline is named.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+from collections import defaultdict
 
 import numpy as np
 
@@ -46,15 +48,23 @@ def changed(short: str, factor: float) -> dict:
     return {"variant": f"{short}-{factor:g}", "constants": ((SHORT[short], type(value)(value * factor)),)}
 
 
-def summarise(found: list[dict], suite: str, mode: str, shorts: list[str]) -> dict[str, dict]:
-    """Of each constant and factor: mean regret, and what the change gains over the default in the same games."""
-    games = report.gather(found, suite, mode, "regret")
+def gather(found: list[dict], suites: list[str], mode: str) -> dict[str, report.Played]:
+    """Regret of each method in each game of these suites together."""
+    games: dict[str, report.Played] = defaultdict(dict)
+    for suite in suites:
+        for method, played in report.gather(found, suite, mode, "regret").items():
+            games[method] |= played
+    return dict(games)
+
+
+def summarise(games: dict[str, report.Played], shorts: list[str], baseline: str = report.OURS) -> dict[str, dict]:
+    """Of each constant and factor: mean regret, and what the change gains over the baseline in the same games."""
     lines = {}
     for short in shorts:
         for factor in FACTORS:
             played = games.get(Setup("", 0, **changed(short, factor)).method, {})
             if played:
-                gains = {at: report.paired(games[report.OURS], played, at) for at in AT}
+                gains = {at: report.paired(games.get(baseline, {}), played, at) for at in AT}
                 lines[f"{short} x {factor:g}"] = {
                     "games": len(played),
                     "mean": {str(at): round(float(np.mean(list(v.values()))), 4) for at, v in _regrets(played)},
@@ -77,7 +87,7 @@ def show(title: str, lines: dict[str, dict]) -> None:
         + [f"{g['difference']:+.3f}±{g['error']:.3f}" if (g := entry["gain"].get(str(at))) else "" for at in AT]
         for line, entry in lines.items()
     ]
-    print(f"\n{title}: mean regret, and the gain over the default in the same games")
+    print(f"\n{title}: mean regret, and the gain over the baseline in the same games")
     print_table(["constant", "games", *map(str, AT), *(f"gain {at}" for at in AT)], body)
 
 
@@ -87,6 +97,7 @@ def main() -> None:
     parser.set_defaults(out=records.FOLDER.parent / "constants", seeds=1)
     parser.add_argument("--constant", nargs="+", default=list(SHORT), choices=list(SHORT))
     parser.add_argument("--report", action="store_true", help="only print what is recorded")
+    parser.add_argument("--baseline", default=report.OURS, help="the method that others are held to, as recorded")
     args = parser.parse_args()
     if not args.report:
         kinds = [changed(short, factor) for short in args.constant for factor in FACTORS]
@@ -96,7 +107,12 @@ def main() -> None:
             args.processes,
         )
     found = records.everything(args.out) + records.everything(records.FOLDER)
-    summary = {f"{s}, {m}": summarise(found, s, m, args.constant) for s in args.suite for m in args.mode}
+    parts = {suite: [suite] for suite in args.suite} | {"all": args.suite}
+    summary = {
+        f"{title}, {mode}": summarise(gather(found, suites, mode), args.constant, args.baseline)
+        for mode in args.mode
+        for title, suites in parts.items()
+    }
     if not any(summary.values()):
         parser.exit(message=f"nothing is recorded in {args.out}: play first, without --report\n")
     for title, lines in summary.items():

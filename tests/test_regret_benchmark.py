@@ -354,8 +354,19 @@ def test_a_constants_gain_is_over_the_default_in_the_same_games():
     half = Setup("", 0, **constants.changed("SPREAD", 0.5)).method
     found = [record(report.OURS, "taskset/a", seed, {"100": 0.5}, budget=300) for seed in range(4)]
     found += [record(half, "taskset/a", seed, {"100": 0.3 + 0.1 * seed}, budget=300) for seed in range(2)]
-    lines = constants.summarise(found, "taskset", "candidates", ["SURPRISE", "SPREAD"])
+    lines = constants.summarise(constants.gather(found, ["taskset"], "candidates"), ["SURPRISE", "SPREAD"])
     assert list(lines) == ["SPREAD x 0.5"]
     assert lines["SPREAD x 0.5"]["games"] == 2
     assert lines["SPREAD x 0.5"]["mean"]["100"] == pytest.approx(0.35)
     assert lines["SPREAD x 0.5"]["gain"]["100"]["difference"] == pytest.approx(0.15)
+
+
+def test_suites_are_pooled_and_another_baseline_may_be_named():
+    half, other = Setup("", 0, **constants.changed("SPREAD", 0.5)).method, "freezethaw (before)"
+    found = [record(half, f"{suite}/a", 0, {"100": 0.3}, budget=300) for suite in ("taskset", "lcbench")]
+    found += [record(other, f"{suite}/a", 0, {"100": 0.7}, budget=300) for suite in ("taskset", "lcbench")]
+    games = constants.gather(found, ["taskset", "lcbench"], "candidates")
+    assert constants.summarise(games, ["SPREAD"])["SPREAD x 0.5"]["gain"] == {}  # the default has not played
+    line = constants.summarise(games, ["SPREAD"], other)["SPREAD x 0.5"]
+    assert line["games"] == 2
+    assert line["gain"]["100"]["difference"] == pytest.approx(0.4)

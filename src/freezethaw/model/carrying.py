@@ -29,7 +29,7 @@ from freezethaw.model.posterior import Posterior
 from freezethaw.model.specification import Values
 
 SAMPLES = 10  # the paper's
-SWEEPS = 40  # how often every sample has moved by the time the number of losses has doubled, about
+SWEEPS = 20  # how often every sample has moved by the time the number of losses has doubled, about
 
 
 def samples_wanted(model: str, losses: int) -> int:
