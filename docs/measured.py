@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from benchmarks import records
 from benchmarks.ablation import LINES
+from benchmarks.constants import FACTORS, SHORT, summarise
+from benchmarks.constants import gather as gathered
 from benchmarks.ours import Setup
 from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather
 
@@ -37,6 +39,7 @@ OTHERS = {  # other kinds of games: mode, axis, milestone, and our method there
     "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
     "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
 }
+CONSTANTS_BASELINE = "freezethaw (SWEEPS-2)"  # the default when the constants were played
 Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, games
 
 
@@ -106,6 +109,24 @@ def ablation_table(every: list[dict[str, Any]]) -> str:
         for place, line in enumerate(there):
             cells = " / ".join(f"{means[at][0][place]:.2f}" for at in AT[1:])
             lines.append(f"| {line} | {NAMES[suite]} | {means[AT[-1]][1]} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def constants_table() -> str:
+    """What halving and doubling each constant gains, over all suites together."""
+    games = gathered(records.everything(RESULTS / "constants"), list(SUITES), "candidates")
+    found = summarise(games, list(SHORT), CONSTANTS_BASELINE)
+    head = " | ".join(f"x {factor:g}: games | gain after 100 / 200 / 300 epochs" for factor in FACTORS)
+    lines = [f"| constant | {head} |", "|---" * 5 + "|"]
+    for short, name in SHORT.items():
+        cells = []
+        for factor in FACTORS:
+            line = found.get(f"{short} x {factor:g}")
+            gains = [line["gain"][str(at)] for at in AT[2:]] if line else []
+            told = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
+            cells += [str(line["games"]), told] if line else ["", ""]
+        if any(cells) and short not in CONSTANTS_BASELINE:
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -231,6 +252,7 @@ def main() -> None:
     tables = {
         "regret": regret_table(regret) + source("regret"),
         "others": others_table(every) + source("regret"),
+        "constants": constants_table() + source("constants"),
         "forecast": forecast_table() + source("forecast.json"),
         "latency": latency_table() + source("latency.json"),
         "store": store_table() + source("store.json"),

@@ -125,22 +125,22 @@ def test_a_posterior_of_other_curves_is_not_renewed():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_hopeful_forecast_has_the_right_mean_and_the_doubt_that_a_curve_alone_leaves(seed):
+def test_a_hopeful_forecast_has_the_right_mean_and_the_doubt_that_one_curve_alone_leaves(seed):
     rng = np.random.default_rng(seed)
     geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
     values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
     found = condition(Curves.of(configs, losses), spec, values, geometry)
-    runs = np.array([4, 0, 2])
-    nothing_new = np.empty((0, 2))
-    likeness = found.likeness(runs, nothing_new)
+    runs, new = np.array([4, 0, 2]), rng.random((3, 2))
+    likeness = found.likeness(runs, new)
     mean, hopeful = found.hopeful_coefficients(runs, likeness)
     exact_mean, exact = found.coefficients(likeness)
     np.testing.assert_allclose(mean, exact_mean, rtol=1e-7, atol=1e-8)
-    for run, doubt, less in zip(runs, hopeful, exact, strict=True):
+    told = [*runs, *likeness[3:].argmax(axis=1)]  # whose curve it is
+    for p, (run, doubt, less) in enumerate(zip(told, hopeful, exact, strict=True)):
         alone = condition(Curves.of(configs[[run]], [losses[run]]), spec, values, geometry)
-        own = alone.coefficients(alone.likeness(np.array([0]), nothing_new))[1][0]
-        np.testing.assert_allclose(doubt, own, atol=1e-9)
+        of_one = alone.coefficients(alone.likeness(np.arange(1), new))[1]
+        np.testing.assert_allclose(doubt, of_one[max(p - 2, 0)], atol=1e-9)
         assert np.linalg.eigvalsh(doubt - less).min() > -1e-9
 
 

@@ -38,22 +38,25 @@ def options(runs: int, rng: np.random.Generator) -> Options:
 def test_a_glance_keeps_the_runs_that_win(seed, monkeypatch):
     found, may = forecaster(seed, 40), options(40, np.random.default_rng(seed))
     whole = choice.choose(found, may, np.random.default_rng(seed))
-    monkeypatch.setattr(choice, "SCREENED", 20)
+    monkeypatch.setattr(choice, "SCREENED_OLD", 20)
+    monkeypatch.setattr(choice, "SCREENED_NEW", 10)
     glanced = choice.choose(found, may, np.random.default_rng(seed))
     assert glanced.winner == whole.winner
     best = [entry.run for entry in whole.basket if entry.run is not None][:5]
     assert set(best) <= {entry.run for entry in glanced.basket}
+    assert len([entry for entry in glanced.basket if entry.run is None]) == 10
 
 
 def test_who_is_screened_out_is_not_in_the_basket(monkeypatch):
-    monkeypatch.setattr(choice, "SCREENED", 20)
+    monkeypatch.setattr(choice, "SCREENED_OLD", 20)
+    monkeypatch.setattr(choice, "SCREENED_NEW", 5)
     looked = []
 
     def look(posterior, runs, configs, epochs):
-        looked.append(len(runs))
+        looked.append((len(runs), len(configs)))
         return real(posterior, runs, configs, epochs)
 
     real = choice.look
     monkeypatch.setattr(choice._compare, "__defaults__", (look,))
     choice.choose(forecaster(0, 40), options(40, np.random.default_rng(0)), np.random.default_rng(0))
-    assert max(looked) == 20 + choice.CONTENDERS  # nothing costly is done for all 40
+    assert max(looked) == (20 + choice.CONTENDERS, 5)  # nothing costly is done for all 40 and 20

@@ -165,9 +165,9 @@ def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(m
     found = forecaster(runs=24, model="drift")
     many = options(found, candidates=80)
     monkeypatch.setattr(baskets, "COMPARED_OLD", 15)
-    monkeypatch.setattr(baskets, "SCREENED", 20)
+    monkeypatch.setattr(baskets, "SCREENED_OLD", 20)
     quick = [fill(found, many, np.random.default_rng(seed)) for seed in range(5)]
-    for name in ("COMPARED_OLD", "COMPARED_NEW", "SCREENED"):
+    for name in ("COMPARED_OLD", "COMPARED_NEW", "SCREENED_OLD"):
         monkeypatch.setattr(baskets, name, 1000)
     whole = fill(found, many, np.random.default_rng(0))
     assert all(len(basket.old) == baskets.OLD for basket in quick)
@@ -181,7 +181,7 @@ def test_of_many_runs_one_that_may_be_chosen_is_always_in_the_basket(monkeypatch
     hopeless = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
     limited = replace(options(found), runs=np.array([hopeless]), worth_old=np.ones(1), price_old=np.zeros(1))
     monkeypatch.setattr(baskets, "COMPARED_OLD", 12)
-    monkeypatch.setattr(baskets, "SCREENED", 15)
+    monkeypatch.setattr(baskets, "SCREENED_OLD", 15)
     basket = fill(found, limited, np.random.default_rng(0))
     assert hopeless in basket.old
     assert basket.choosable.sum() == 1 + len(basket.new)

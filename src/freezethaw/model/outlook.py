@@ -33,11 +33,9 @@ def look(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) ->
 
 
 def glance(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Outlook:
-    """The same quickly, in old runs with all the doubt that each run's own curve leaves."""
+    """The same quickly, with all the doubt that a run's own curve leaves, or the curve that a new one is most like."""
     likeness = posterior.likeness(runs, configs)
-    hopes = posterior.hopeful_coefficients(runs, likeness[: len(runs)])
-    fresh = posterior.coefficients(likeness[len(runs) :])
-    return _at(posterior, runs, likeness, epochs, *(np.concatenate(both) for both in zip(hopes, fresh, strict=True)))
+    return _at(posterior, runs, likeness, epochs, *posterior.hopeful_coefficients(runs, likeness))
 
 
 def _at(

@@ -187,9 +187,10 @@ class Posterior:
         return np.asarray(Z.transpose(1, 0, 2))
 
     def hopeful_coefficients(self, runs: IntArray, likeness: Array) -> tuple[Array, Array]:
-        """Of old runs: the mean (P, q) given all curves, the covariance (P, q, q) given its own curve only.
+        """Of these old runs, then of new ones: the mean (P, q) given all curves, and too large a covariance (P, q, q).
 
-        Other curves can only take doubt away, so the true covariance is smaller; but this one needs no large solve.
+        It is that given one curve only, a run's own or, for a new run, that of the run which it is most like. Other
+        curves could only take doubt away; but this needs no large solve.
         """
         W, a = self.rows.directions, self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
@@ -197,11 +198,16 @@ class Posterior:
         pulls = np.zeros((len(self.inputs), len(a)))
         np.add.at(pulls, self.rows.runs, W * whole)
         mean = self.specification.coefficient_means(self.values) + a * (likeness @ pulls) + tau * pulls.sum(axis=0)
-        own = np.zeros((len(self.inputs), len(a), len(a)))
-        np.add.at(own, self.rows.runs, W[:, :, None] * W[:, None, :])
+        told = np.zeros((len(self.inputs), len(a), len(a)))
+        np.add.at(told, self.rows.runs, W[:, :, None] * W[:, None, :])
         root = np.sqrt(a + tau)
-        inverse = np.linalg.inv(np.eye(len(a)) + root[:, None] * own[runs] * root)
-        return mean, root[:, None] * inverse * root
+        left = root[:, None] * np.linalg.inv(np.eye(len(a)) + root[:, None] * told * root) * root
+        nearest = likeness.argmax(axis=1)
+        nearest[: len(runs)] = runs
+        gain = (likeness[np.arange(len(likeness)), nearest][:, None] * a + tau) / (a + tau)  # one where it is itself
+        covariance = gain[:, :, None] * left[nearest] * gain[:, None, :]
+        covariance[:, np.arange(len(a)), np.arange(len(a))] += (a + tau) * (1.0 - gain**2)
+        return mean, covariance
 
     def likeness(self, runs: IntArray, configs: Array) -> Array:
         """(P, N) correlation of old runs, then of new configurations, with all old runs."""

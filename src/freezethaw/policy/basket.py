@@ -15,7 +15,7 @@ from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.outlook import glance, look
 from freezethaw.model.posterior import Posterior
-from freezethaw.policy.choice import SCREENED, Look, Options
+from freezethaw.policy.choice import SCREENED_OLD, Look, Options
 from freezethaw.policy.improvement import expected_improvement
 
 Array = NDArray[np.float64]
@@ -59,9 +59,9 @@ def fill(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> 
 def worth_comparing(posterior: Posterior, options: Options) -> tuple[IntArray, IntArray]:
     """The most promising old runs and candidates under one sample; all of them where they are few."""
     runs, candidates = np.arange(len(posterior.curves)), np.arange(len(options.candidates))
-    if len(runs) > SCREENED:
+    if len(runs) > SCREENED_OLD:
         _, hopes = improvements(posterior, runs, options.candidates[:0], glance)
-        runs = runs[best_with_a_choosable(hopes, np.isin(runs, options.runs), SCREENED)]
+        runs = runs[best_with_a_choosable(hopes, np.isin(runs, options.runs), SCREENED_OLD)]
     if len(runs) > COMPARED_OLD or len(candidates) > COMPARED_NEW:
         _, found = improvements(posterior, runs, options.candidates)
         of_old, of_new = np.split(found, [len(runs)])

@@ -20,7 +20,7 @@ IntArray = NDArray[np.int64]
 Look = Callable[[Posterior, IntArray, Array, Array], Outlook]
 
 OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
-SCREENED = 100  # of more old runs than this, how many are compared under one sample; a glance tells which
+SCREENED_OLD, SCREENED_NEW = 100, 50  # of more runs than this, how many of each are compared under one sample
 CONTENDERS = 8  # runs among which the best loss is looked for
 
 
@@ -79,12 +79,13 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     posteriors = forecaster.posteriors
     screen = int(rng.choice(len(posteriors), p=forecaster.weights))
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
-    if len(runs) > SCREENED:
-        hopes = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates[:0], glance).scores
-        runs = np.sort(np.argsort(-hopes)[:SCREENED])
+    if len(runs) > SCREENED_OLD:  # a look at everyone is dear then, a glance is not
+        hopes = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates, glance).scores
+        candidates = np.sort(np.argsort(-hopes[len(runs) :])[:SCREENED_NEW])
+        runs = np.sort(np.argsort(-hopes[: len(runs)])[:SCREENED_OLD])
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:  # the most promising of each kind under one sample
         scores = _compare(posteriors[screen : screen + 1], np.ones(1), options, runs, candidates).scores
-        candidates = np.argsort(-scores[len(runs) :])[:NEW_BASKET]
+        candidates = candidates[np.argsort(-scores[len(runs) :])[:NEW_BASKET]]
         runs = runs[np.argsort(-scores[: len(runs)])[:OLD_BASKET]]
     found = _compare(posteriors, forecaster.weights, options, runs, candidates)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(place)) for place in candidates]
