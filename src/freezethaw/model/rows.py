@@ -112,8 +112,9 @@ def renewed(
     n, M = len(staying), len(r.runs)
     # [L11 0; L21 L22]: L11 stays, and so do the rows of L21 whose runs have not changed
     L = np.zeros((M, M), order="F")
-    L[:n, :first] = factor.lower[staying, :first]
     head = slice(0, first)
+    L[head, head] = factor.lower[head, head]
+    L[first:n, :first] = factor.lower[staying[first:], :first]
     L[n:, :first] = solve_lower(L[:first, :first], c.between(r, head, slice(n, M))).T
     tail = slice(first, M)
     S = c.between(r, tail, tail) - L[tail, head] @ L[tail, head].T
