@@ -107,6 +107,8 @@ def main() -> None:
             args.processes,
         )
     found = records.everything(args.out) + records.everything(records.FOLDER)
+    if found and args.baseline not in (known := {record["method"] for record in found}):
+        parser.error(f"nobody called {args.baseline!r} has played; recorded are: {', '.join(sorted(known))}")
     parts = {suite: [suite] for suite in args.suite} | {"all": args.suite}
     summary = {
         f"{title}, {mode}": summarise(gather(found, suites, mode), args.constant, args.baseline)

@@ -361,6 +361,14 @@ def test_a_constants_gain_is_over_the_default_in_the_same_games():
     assert lines["SPREAD x 0.5"]["gain"]["100"]["difference"] == pytest.approx(0.15)
 
 
+def test_a_baseline_that_nobody_recorded_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sys.argv", ["constants", "--report", "--baseline", "nobody", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        constants.main()
+    assert "nobody called 'nobody' has played" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())  # what was kept stays as it was
+
+
 def test_suites_are_pooled_and_another_baseline_may_be_named():
     half, other = Setup("", 0, **constants.changed("SPREAD", 0.5)).method, "freezethaw (before)"
     found = [record(half, f"{suite}/a", 0, {"100": 0.3}, budget=300) for suite in ("taskset", "lcbench")]
