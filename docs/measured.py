@@ -13,7 +13,7 @@ from benchmarks.ablation import LINES
 from benchmarks.constants import FACTORS, SHORT, summarise
 from benchmarks.constants import gather as gathered
 from benchmarks.ours import Setup
-from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather
+from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather, paired
 
 from docs.one_decision import filled
 from freezethaw import figures
@@ -112,6 +112,21 @@ def ablation_table(every: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def policies_table(every: list[dict[str, Any]]) -> str:
+    """The other policies on the default's model: their regret, and what they gain over it in the same games."""
+    lines = ["| policy | suite | games | regret after 50 / 100 / 200 / 300 epochs | gain over the default |"]
+    lines.append("|---" * 5 + "|")
+    for policy in ("mixed", "entropy_search"):
+        for suite in SUITES:
+            games = gather(every, suite, "candidates", "regret")
+            played = {game: r for game, r in games[f"{OURS} ({policy})"].items() if game in games[OURS]}
+            regret = " / ".join(f"{np.mean(list(at_milestone(played, at).values())):.2f}" for at in AT[1:])
+            gains = [gain for at in AT[1:] if (gain := paired(games[OURS], played, at)) is not None]
+            gained = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
+            lines.append(f"| `{policy}` | {NAMES[suite]} | {len(played)} | {regret} | {gained} |")
+    return "\n".join(lines) + "\n"
+
+
 def constants_table() -> str:
     """What halving and doubling each constant gains, over all suites together."""
     games = gathered(records.everything(RESULTS / "constants"), list(SUITES), "candidates")
@@ -148,6 +163,15 @@ def latency_table() -> str:
     for at, found in sorted(kept("latency.json")["decision"].items(), key=lambda item: int(item[0])):
         cells = [f"{found[k]:.2f} s" for k in ("median", "p99", "worst")]
         lines.append(f"| {at} | {' | '.join(cells)} | {found['megabytes']:.0f} MB |")
+    return "\n".join(lines) + "\n"
+
+
+def endurance_table() -> str:
+    """Ten thousand decisions in one study: every third line of what was measured."""
+    lines = ["| decisions | runs | median | 99th percentile | worst | memory |", "|---" * 6 + "|"]
+    for found in json.loads((RESULTS / "endurance.json").read_text(encoding="utf-8"))[1::3]:
+        cells = [f"{found[k]:.2f} s" for k in ("median", "p99", "worst")]
+        lines.append(f"| {found['decisions']} | {found['runs']} | {' | '.join(cells)} | {found['megabytes']:.0f} MB |")
     return "\n".join(lines) + "\n"
 
 
@@ -255,11 +279,12 @@ def main() -> None:
         "constants": constants_table() + source("constants"),
         "forecast": forecast_table() + source("forecast.json"),
         "latency": latency_table() + source("latency.json"),
+        "endurance": endurance_table() + source("endurance.json"),
         "store": store_table() + source("store.json"),
         "faults": faults_table() + source("faults.json", "faults_runtime.json"),
     }
     fill(PAGE, tables)
-    fill(THEORY, {"beyond": beyond_table(every), "ablation": ablation_table(every)})
+    fill(THEORY, {"beyond": beyond_table(every), "ablation": ablation_table(every), "policies": policies_table(every)})
     print(figures.write_png(picture(regret), IMAGES / "regret.png", 1100, 440, scale=1.5))
 
 

@@ -13,7 +13,7 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.observations import Observations
 from freezethaw.model.specification import Geometry
 from freezethaw.policy import basket as baskets
-from freezethaw.policy import entropy_search
+from freezethaw.policy import choice, entropy_search
 from freezethaw.policy.basket import NEW, distinct_maxima, fill
 from freezethaw.policy.choice import Options
 from freezethaw.policy.entropy_search import Joint, entropy, entropy_reductions, joint_of, p_min
@@ -134,11 +134,11 @@ def test_the_wrong_sign_would_be_caught():
 def test_an_observation_never_adds_entropy(model):
     for seed in range(5):
         found = forecaster(seed, runs=6, model=model)
-        choice = options(found)
-        basket = fill(found, choice, np.random.default_rng(0))
+        may = options(found)
+        basket = fill(found, may, np.random.default_rng(0))
         draws = np.random.default_rng(0).standard_normal((20_000, len(basket.choosable)))
         for posterior in found.posteriors[:3]:
-            reductions = entropy_reductions(joint_of(posterior, basket.old, choice.candidates[basket.new]), draws)
+            reductions = entropy_reductions(joint_of(posterior, basket.old, may.candidates[basket.new]), draws)
             assert reductions.min() > -0.03  # Monte-Carlo error
 
 
@@ -154,11 +154,47 @@ def test_finished_and_leased_runs_compete_but_are_not_chosen():
     limited = replace(everyone, runs=np.array([3]), worth_old=np.ones(1), price_old=np.zeros(1))
     basket = fill(found, limited, np.random.default_rng(0))
     assert set(basket.old) == set(range(5))
-    choice = entropy_search.choose(found, limited, np.random.default_rng(0))
-    assert choice.winner.run in (3, None)
-    refused = [e for e in choice.basket if e.run not in (3, None)]
+    decided = entropy_search.choose(found, limited, np.random.default_rng(0))
+    assert decided.winner.run in (3, None)
+    refused = [e for e in decided.basket if e.run not in (3, None)]
     assert len(refused) == 4
     assert all(e.score == -np.inf for e in refused)
+
+
+def test_where_taking_a_run_up_has_a_price_what_is_told_counts_for_each_epoch_paid():
+    """The run in hand costs nothing to go on with; any other is granted several epochs, and pays for them."""
+    found = forecaster(runs=5)
+    free = options(found)
+    price = np.where(np.arange(5) == 2, 0.0, 8.0)
+    dear = replace(free, price_old=price, price_new=np.full(3, 8.0))
+    cheap, paid = (entropy_search.choose(found, may, np.random.default_rng(0)) for may in (free, dear))
+    told = {(e.run, e.candidate): e for e in cheap.basket}
+    assert {e.granted for e in cheap.basket} == {1}
+    for entry in paid.basket:
+        same = told[entry.run, entry.candidate]
+        if entry.run == 2:
+            assert entry == same
+        else:
+            assert entry.granted == 4  # sqrt(2 * 8)
+            assert entry.score == pytest.approx(same.score / (4 + 8))
+
+
+def test_improvement_is_on_the_best_loss_in_hand_not_on_the_lowest_asymptote():
+    """A run that is still falling fast is worth going on with, though nobody is expected to beat its end."""
+    t = np.arange(1.0, 7.0)
+    curves = (tuple(2.0 / t), *(tuple(5.0 + 0.01 * i + 0.0 * t) for i in range(4)))
+    observations = Observations(np.random.default_rng(0).random((5, 2)), curves, Geometry.plain(2), 20.0)
+    found = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
+    may = options(found)
+    finished = replace(may, runs=np.arange(1, 5), worth_old=np.ones(4), price_old=np.zeros(4))
+    told, paid, over = (
+        policy.choose(found, allowed, np.random.default_rng(0))
+        for policy, allowed in ((entropy_search, may), (choice, may), (entropy_search, finished))
+    )
+    of_run_0 = [next(e for e in decided.basket if e.run == 0) for decided in (told, paid)]
+    assert of_run_0[0].improvement > 0.5 * of_run_0[1].improvement
+    assert told.bests == pytest.approx(paid.bests)
+    assert next(e for e in over.basket if e.run == 0).improvement == 0.0
 
 
 def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(monkeypatch):

@@ -35,47 +35,44 @@ class Basket:
     new: IntArray
     choosable: BoolArray  # for each member, old first
     improvements: Array  # of each member, at the asymptote, in model units
-    incumbents: tuple[float, ...]  # of each sample, the lowest mean asymptote
 
 
 def fill(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Basket:
     """Those with the highest expected improvement. One that may be chosen is always among the old runs."""
     screen = forecaster.posteriors[int(rng.choice(len(forecaster.posteriors), p=forecaster.weights))]
     runs, candidates = worth_comparing(screen, options)
-    total, incumbents = np.zeros(len(runs) + len(candidates)), []
+    total = np.zeros(len(runs) + len(candidates))
     for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
-        incumbent, found = improvements(posterior, runs, options.candidates[candidates])
-        incumbents.append(incumbent)
-        total += weight * found
+        total += weight * improvements(posterior, runs, options.candidates[candidates])
     of_old, of_new = np.split(total, [len(runs)])
     old = best_with_a_choosable(of_old, np.isin(runs, options.runs), OLD)
     worth = of_new * options.worth_new[candidates]
     new = distinct_maxima(worth, screen, options.candidates[candidates], NEW)
     choosable = np.concatenate([np.isin(runs[old], options.runs), np.ones(len(new), dtype=bool)])
     members = np.concatenate([of_old[old], of_new[new]])
-    return Basket(runs[old], candidates[new], choosable, members, tuple(incumbents))
+    return Basket(runs[old], candidates[new], choosable, members)
 
 
 def worth_comparing(posterior: Posterior, options: Options) -> tuple[IntArray, IntArray]:
     """The most promising old runs and candidates under one sample; all of them where they are few."""
     runs, candidates = np.arange(len(posterior.curves)), np.arange(len(options.candidates))
     if len(runs) > SCREENED_OLD:
-        _, hopes = improvements(posterior, runs, options.candidates[:0], glance)
+        hopes = improvements(posterior, runs, options.candidates[:0], glance)
         runs = runs[best_with_a_choosable(hopes, np.isin(runs, options.runs), SCREENED_OLD)]
     if len(runs) > COMPARED_OLD or len(candidates) > COMPARED_NEW:
-        _, found = improvements(posterior, runs, options.candidates)
+        found = improvements(posterior, runs, options.candidates)
         of_old, of_new = np.split(found, [len(runs)])
         runs = runs[best_with_a_choosable(of_old, np.isin(runs, options.runs), COMPARED_OLD)]
         candidates = distinct_maxima(of_new * options.worth_new, posterior, options.candidates, COMPARED_NEW)
     return runs, candidates
 
 
-def improvements(posterior: Posterior, runs: IntArray, candidates: Array, look: Look = look) -> tuple[float, Array]:
-    """The lowest mean asymptote of these runs, and the improvement on it expected of them and of the candidates."""
+def improvements(posterior: Posterior, runs: IntArray, candidates: Array, look: Look = look) -> Array:
+    """The improvement on the lowest mean asymptote of these runs, expected of them and of the candidates."""
     asymptotes = look(posterior, runs, candidates, np.array([posterior.specification.horizon]))
     incumbent = float(asymptotes.mean[: len(runs)].min())
     found = expected_improvement(incumbent, asymptotes.mean[None], asymptotes.deviations)
-    return incumbent, np.asarray((asymptotes.weights * found).sum(axis=0)[:, 0])
+    return np.asarray((asymptotes.weights * found).sum(axis=0)[:, 0])
 
 
 def best_with_a_choosable(score: Array, choosable: BoolArray, count: int) -> IntArray:

@@ -156,6 +156,15 @@ def contenders(posterior: Posterior) -> IntArray:
     return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
 
 
+def best_so_far(posterior: Posterior, max_epochs: int) -> float:
+    """The best expected loss of a posterior of which nothing else is asked."""
+    leaders = contenders(posterior)
+    done = posterior.curves.last_epochs[leaders]
+    epochs = decision_epochs(max_epochs, done.astype(np.int64))
+    epochs = epochs[epochs <= done.max()]
+    return best_expected(look(posterior, leaders, posterior.curves.configs[:0], epochs), epochs, done)
+
+
 def best_expected(outlook: Outlook, epochs: Array, done: Array) -> float:
     """The lowest posterior mean of the noise-free loss over recorded epochs: the lowest raw loss is biased by noise.
 

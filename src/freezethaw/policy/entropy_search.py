@@ -3,6 +3,7 @@
 A basket of old and new runs with the highest expected improvement at the asymptote; P_min over the basket by Monte
 Carlo; for each member its next loss is fantasised, and the one with the largest expected reduction of the entropy of
 P_min wins. A loss is linear in the asymptotes plus noise, so a fantasy is a rank-one update of their joint posterior.
+Beyond the paper: a reduction counts for each epoch paid, where taking a run up has a price or epochs differ in theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Points, Posterior
 from freezethaw.policy.basket import fill
-from freezethaw.policy.choice import Choice, Entry, Options
+from freezethaw.policy.choice import Choice, Entry, Options, best_so_far
+from freezethaw.policy.improvement import expected_improvement
+from freezethaw.policy.rate import epochs_to_grant
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -39,21 +42,26 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     """The member of the basket whose next loss reduces the entropy of P_min most."""
     basket = fill(forecaster, options, rng)
     draws = rng.standard_normal((DRAWS, len(basket.choosable)))
-    gain = np.zeros(len(basket.choosable))
-    chance = np.zeros_like(gain)
-    for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
+    gain, chance, improvement = (np.zeros(len(basket.choosable)) for _ in range(3))
+    bests = [best_so_far(posterior, options.max_epochs) for posterior in forecaster.posteriors]
+    for posterior, best, weight in zip(forecaster.posteriors, bests, forecaster.weights, strict=True):
         joint = joint_of(posterior, basket.old, options.candidates[basket.new])
         gain += weight * entropy_reductions(joint, draws)
         chance += weight * p_min(joint.mean, joint.covariance, draws)
-    worth = np.concatenate([_worth_of(basket.old, options), options.worth_new[basket.new]])
-    done = forecaster.posteriors[0].curves.last_epochs
-    members = [(int(r), None, int(done[r]) + 1) for r in basket.old] + [(None, int(c), 1) for c in basket.new]
-    scores = np.where(basket.choosable, gain * worth, -np.inf)
+        improvement += weight * expected_improvement(best, joint.mean, np.sqrt(np.diag(joint.covariance)))
+    worth = np.concatenate([_of_runs(basket.old, options, options.worth_old), options.worth_new[basket.new]])
+    price = np.concatenate([_of_runs(basket.old, options, options.price_old), options.price_new[basket.new]])
+    done = [int(forecaster.posteriors[0].curves.last_epochs[run]) for run in basket.old] + [0] * len(basket.new)
+    granted = [epochs_to_grant(p, options.max_epochs - n) for p, n in zip(price, done, strict=True)]
+    # what the next loss tells for each epoch paid: where taking a run up costs nothing, that is one
+    scores = np.where(basket.choosable, gain * worth / (granted + price), -np.inf)
+    improvement = np.where(basket.choosable, improvement, 0.0)  # what is finished improves nothing
+    members = [(int(run), None) for run in basket.old] + [(None, int(place)) for place in basket.new]
     entries = [
-        Entry(run, candidate, float(score), to_epoch, float(p), float(ei))
-        for (run, candidate, to_epoch), score, p, ei in zip(members, scores, chance, basket.improvements, strict=True)
+        Entry(*member, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
+        for k, member in enumerate(members)
     ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), basket.incumbents, "entropy")
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests), "entropy")
 
 
 def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
@@ -111,8 +119,9 @@ def entropy_reductions(joint: Joint, draws: Array) -> Array:
     return reductions
 
 
-def _worth_of(old: IntArray, options: Options) -> Array:
-    known = {int(run): s for run, s in zip(options.runs, options.worth_old, strict=True)}
+def _of_runs(old: IntArray, options: Options, values: Array) -> Array:
+    """What belongs to each of these runs; one for those that may not be chosen, whose scores do not count."""
+    known = {int(run): value for run, value in zip(options.runs, values, strict=True)}
     return np.array([known.get(int(run), 1.0) for run in old])
 
 

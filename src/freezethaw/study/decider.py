@@ -13,7 +13,7 @@ import numpy as np
 
 from freezethaw.errors import StudyFinished
 from freezethaw.model.belief import Belief
-from freezethaw.policy import choice, entropy_search
+from freezethaw.policy import choice, entropy_search, mixed
 from freezethaw.study import stopping
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.chooser import Chooser, first_choice
@@ -24,6 +24,7 @@ from freezethaw.study.ledger import Chosen
 from freezethaw.study.threads import one_thread
 
 POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
+    "mixed": mixed.choose,
     "improvement_rate": choice.choose,
     "entropy_search": entropy_search.choose,
     "random": None,
