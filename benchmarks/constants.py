@@ -1,6 +1,6 @@
 """Does it matter? Every constant of the decisions halved and doubled, in games that the default has played too.
 
-    python -m benchmarks.constants --seeds 1                       all constants, all tables: 24 x 37 games
+    python -m benchmarks.constants --seeds 1                       all constants, all tables: 28 x 37 games
     python -m benchmarks.constants --constant SURPRISE SPREAD      some of them
     python -m benchmarks.constants --report                        what is recorded
     python -m benchmarks.constants --report --baseline "freezethaw (SWEEPS-2)"
@@ -30,6 +30,8 @@ CONSTANTS = (
     "policy.choice.OLD_BASKET",
     "policy.choice.NEW_BASKET",
     "policy.choice.CONTENDERS",
+    "losses.PLATEAU",
+    "losses.SMALL_CHANGE",
     "model.observations.BLEND",
     "model.observations.BLEND_RUNS",
     "model.carrying.SWEEPS",

@@ -157,6 +157,27 @@ def test_good_losses_are_resolved_better_than_bad_ones():
     assert np.ptp(transform.to_model([0.1, 0.5])) > np.ptp(transform.to_model([10.0, 10.4])) * 5
 
 
+def test_on_a_plateau_units_are_those_of_what_lies_beside_it():
+    """Most runs at chance level, to five digits: leaving the plateau must not be hundreds of spreads away."""
+    rng = np.random.default_rng(0)
+    plateau = np.log(2) + 1e-5 * rng.random(28)
+    beside = np.array([0.70, 0.71, 0.72, 0.74, 0.75, 0.78, 0.8, 0.9, 1.7, 4.1])
+    transform = Transform.fit(np.concatenate([plateau, beside]))
+    best, middle, bad, worse, left = transform.to_model([plateau.min(), np.median(plateau), 0.75, 0.9, 0.40])
+    assert middle - best < 0.1  # what is nothing counts as nothing
+    assert worse - bad > 0.1  # what lies beside is told apart, not capped
+    assert best - left < 100  # a run that learns can be thought of
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_runs_that_diverge_are_no_scale(offset):
+    """Good losses five apart are resolved beside a fifth of absurd ones, far from zero too."""
+    good = offset + np.linspace(0.0, 5.0, 20)
+    alone, beside = Transform.fit(good), Transform.fit(np.concatenate([good, np.full(5, offset + 1e4)]))
+    spans = [np.ptp(transform.to_model([good[0], np.median(good)])) for transform in (alone, beside)]
+    assert spans[1] > 0.4 * spans[0]
+
+
 def test_losses_that_are_not_finite_are_passed_over():
     assert Transform.fit([0.1, math.nan, 0.4, math.inf, 0.2]) == Transform.fit([0.1, 0.4, 0.2])
     for losses in ([], [math.nan, math.inf]):

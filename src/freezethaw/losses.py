@@ -22,6 +22,8 @@ from freezethaw.errors import ModelError
 Array = NDArray[np.float64]
 
 FENCE = 50.0  # losses further above the median than this many times what separates it from the best are absurd
+PLATEAU = 10.0  # times what separates the best from the median, beside it: then most runs stand on a plateau
+SMALL_CHANGE = 0.1  # of a loss: the scale on which differences matter is no larger on a plateau
 KNOTS = 12
 LARGEST = 1e100  # beyond this squares overflow; differences below its inverse count as none
 
@@ -127,9 +129,17 @@ def _moments(values: Array, weights: Array) -> tuple[float, float]:
 
 
 def _spread(sample: _Sample) -> float:
-    """What separates the best loss from the median: the scale on which differences matter. Never zero."""
+    """What separates the best loss from the median: the scale on which differences matter. Never zero.
+
+    Where most runs stand on a plateau, at chance level say, that is next to nothing, and in such units a run that
+    leaves the plateau would be unthinkable. Then it is what separates the median from the upper quartile, but no more
+    than a tenth of the median itself: where a quarter of the runs diverge, they do not say what matters.
+    """
     y, middle, high = sample.losses, sample.quantile(0.5), sample.quantile(0.75)
-    for spread in (middle - y[0], high - middle, y[-1] - middle, 0.1 * abs(middle)):
+    below, small_change = middle - y[0], SMALL_CHANGE * abs(middle)
+    beside = min(high - middle, small_change)
+    usual = beside if beside > PLATEAU * below else below
+    for spread in (usual, high - middle, y[-1] - middle, small_change):
         if spread > max(1e-9 * abs(middle), 1.0 / LARGEST):
             return float(spread)
     return 1.0

@@ -58,8 +58,8 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     improvement = np.where(basket.choosable, improvement, 0.0)  # what is finished improves nothing
     members = [(int(run), None) for run in basket.old] + [(None, int(place)) for place in basket.new]
     entries = [
-        Entry(*member, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
-        for k, member in enumerate(members)
+        Entry(run, place, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
+        for k, (run, place) in enumerate(members)
     ]
     return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests), "entropy")
 

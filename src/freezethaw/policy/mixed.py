@@ -20,5 +20,5 @@ TELLING = 0.5  # chance that an epoch is spent on what tells
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """The choice of the policy on which the coin falls."""
-    policy = entropy_search if rng.random() < TELLING else choice
-    return policy.choose(forecaster, options, rng)
+    decide = entropy_search.choose if rng.random() < TELLING else choice.choose
+    return decide(forecaster, options, rng)
