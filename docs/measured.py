@@ -216,11 +216,13 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
         lines.append(f"| {what} | {paper:.2f} | {ours:.2f} |")
     for suite in SUITES:
         games = gather(every, suite, "candidates", "regret")
-        with_them, without = (at_milestone(games[m], 300) for m in ("freezethaw", "freezethaw, without surprises"))
-        both = sorted(set(with_them) & set(without))
-        means = [float(np.mean([played[game] for game in both])) for played in (without, with_them)]
+        means, _ = common_means(games, [f"{OURS}, without surprises", OURS], 300)
         what = f"surprises: exploration in time | regret after 300 epochs, {NAMES[suite]}"
         lines.append(f"| {what} | {means[0]:.3f} | {means[1]:.3f} |")
+    games = gather(every, "taskset", "candidates", "regret")
+    (without_them, with_them), _ = common_means(games, [f"{OURS}, without plateaus", OURS], 200)
+    what = "units of their own for plateaus | regret after 200 epochs, TaskSet"
+    lines.append(f"| {what} | {without_them:.3f} | {with_them:.3f} |")
     ratio = kept("carried.json")["geometric_mean"]
     lines.append(
         "| samples carried on, not drawn afresh | distance of forecasts from those of fresh samples, in units of the "
