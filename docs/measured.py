@@ -166,6 +166,25 @@ def latency_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def later_table(every: list[dict[str, Any]]) -> str:
+    """Games of seeds that were played after a choice, and how many searches stand above one half."""
+    lines = [
+        "| suite | seeds | games | version | regret after 50 / 100 / 200 / 300 epochs | above 0.5 after 200, 300 |"
+    ]
+    lines.append("|---" * 6 + "|")
+    plain, without = OURS, f"{OURS}, without plateaus"
+    kinds = [(suite, 5, 8, plain) for suite in SUITES[1:]]
+    kinds += [(SUITES[0], first, 12, method) for first in (9, 0) for method in (without, plain)]
+    for suite, first, last, method in kinds:
+        games = gather(every, suite, "candidates", "regret")[method]
+        played = {game: regret for game, regret in games.items() if first <= game[1] <= last}
+        at = {epochs: np.array(list(at_milestone(played, epochs).values())) for epochs in AT[1:]}
+        means = " / ".join(f"{values.mean():.2f}" for values in at.values())
+        above = ", ".join(str(int((at[epochs] > 0.5).sum())) for epochs in (200, 300))
+        lines.append(f"| {NAMES[suite]} | {first} to {last} | {len(at[300])} | {method} | {means} | {above} |")
+    return "\n".join(lines) + "\n"
+
+
 def endurance_table() -> str:
     """Ten thousand decisions in one study: every third line of what was measured."""
     lines = ["| decisions | runs | median | 99th percentile | worst | memory |", "|---" * 6 + "|"]
@@ -278,6 +297,7 @@ def main() -> None:
     tables = {
         "regret": regret_table(regret) + source("regret"),
         "others": others_table(every) + source("regret"),
+        "later": later_table(every) + source("regret"),
         "constants": constants_table() + source("constants"),
         "forecast": forecast_table() + source("forecast.json"),
         "latency": latency_table() + source("latency.json"),
