@@ -1,4 +1,4 @@
-"""Decisions are a function of what was told, the seed and the number: those of recorded studies never change unnoticed."""
+"""Decisions of recorded studies: a function of what was told, the seed and the number, which never change unnoticed."""
 
 from __future__ import annotations
 
