@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.forecast import context
-from freezethaw.model.belief import Belief
-from freezethaw.model.carrying import begin, carry
 from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.inference import Target, sample
-from freezethaw.model.observations import Observations, gather, specify
+from freezethaw.model.loss_units import Observations, gather, specify
+from freezethaw.model.sequential import initialise, update
 
 SETS = 3
 
@@ -35,16 +35,16 @@ def prefix(observations: Observations, counts: list[int]) -> Observations:
     return Observations(observations.configs[kept], losses, observations.geometry, observations.horizon)
 
 
-def stream(observations: Observations, model: str, rng: np.random.Generator) -> Belief:
+def stream(observations: Observations, model: str, rng: np.random.Generator) -> HyperparameterSamples:
     """Begin with one loss and carry the belief on, loss by loss, in random order."""
     lengths = [len(c) for c in observations.losses]
     order = rng.permutation([i for i, n in enumerate(lengths) for _ in range(n)])
     counts = [0] * len(lengths)
     counts[order[0]] = 1
-    belief = begin(prefix(observations, counts), model, rng)
+    belief = initialise(prefix(observations, counts), model, rng)
     for run in order[1:]:
         counts[run] += 1
-        belief, _ = carry(belief, prefix(observations, counts), rng)
+        belief, _ = update(belief, prefix(observations, counts), rng)
     return belief
 
 
@@ -55,19 +55,19 @@ def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
     features = tables.load()[name].features
     queries = [(index.get(row, features[row]), epoch) for row, _, epoch in ctx.queries]
     belief = stream(observations, "drift", np.random.default_rng([seed, 1]))
-    spec = specify("drift", belief.anchor, observations.geometry, observations.horizon)
-    target = Target(gather(observations, belief.anchor.transform), spec, observations.geometry)
-    count = len(belief.samples)
+    spec = specify("drift", belief.units, observations.geometry, observations.horizon)
+    target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
+    count = len(belief.values)
 
-    def medians(b: Belief) -> np.ndarray:
-        return Forecaster.of(b, observations).points(queries).quantile([0.5])[0] / ctx.unit
+    def medians(b: HyperparameterSamples) -> np.ndarray:
+        return Forecaster.condition(b, observations).points(queries).quantile([0.5])[0] / ctx.unit
 
     def rms(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.sqrt(np.mean((a - b) ** 2)))
 
     equal = (-math.log(count),) * count
     fresh = [sample(target, count, np.random.default_rng([seed, 2, i])) for i in range(SETS)]
-    scratch = [medians(Belief("drift", belief.anchor, samples, equal, ())) for samples in fresh]
+    scratch = [medians(HyperparameterSamples("drift", belief.units, samples, equal, ())) for samples in fresh]
     carried = medians(belief)
     among = np.mean([rms(scratch[i], scratch[j]) for i in range(SETS) for j in range(i)])
     return float(np.mean([rms(carried, s) for s in scratch])), float(among)

@@ -26,21 +26,22 @@ AT = (50, 100, 200, 300)
 FACTORS = (0.5, 2.0)
 CONSTANTS = (
     "policy.surprise.SURPRISE",
-    "policy.rate.SPREAD",
-    "policy.choice.OLD_BASKET",
-    "policy.choice.NEW_BASKET",
-    "policy.choice.CONTENDERS",
+    "policy.improvement_rate.SPREAD",
+    "policy.improvement_rate.OLD_BASKET",
+    "policy.improvement_rate.NEW_BASKET",
+    "policy.acquisition.LEADING_RUNS",
     "losses.PLATEAU",
     "losses.SMALL_CHANGE",
-    "model.observations.BLEND",
-    "model.observations.BLEND_RUNS",
-    "model.carrying.SWEEPS",
+    "model.loss_units.BLEND",
+    "model.loss_units.BLEND_RUNS",
+    "model.sequential.SWEEPS",
     "model.scales.STALLED",
-    "model.scales.WAKING",
-    "model.scales.CHANGING",
+    "model.scales.RESUME_HAZARD",
+    "model.scales.CHANGE_HAZARD",
     "study.chooser.LISTED",
 )
-SHORT = {name.rsplit(".", 1)[1]: name for name in CONSTANTS}
+RECORDED = {"LEADING_RUNS": "CONTENDERS", "RESUME_HAZARD": "WAKING", "CHANGE_HAZARD": "CHANGING"}  # labels of results
+SHORT = {RECORDED.get(label, label): name for name in CONSTANTS for label in [name.rsplit(".", 1)[1]]}
 
 
 def changed(short: str, factor: float) -> dict:

@@ -24,9 +24,9 @@ import numpy as np
 from benchmarks import single_curve, tables
 from benchmarks.scores import Scores, print_table, score
 from freezethaw.losses import Forecast
-from freezethaw.model.carrying import from_scratch
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import from_scratch
 
 RUNS = (20, 50, 80)
 UNSEEN = 20
@@ -96,7 +96,7 @@ def forecast(context: Context, model: str, samples: int = 10) -> Forecast:
     """Our model, fitted from scratch to the context."""
     observations = context.observations()
     rng = np.random.default_rng([context.seed, 7])
-    forecaster = Forecaster.of(from_scratch(observations, model, rng, samples), observations)
+    forecaster = Forecaster.condition(from_scratch(observations, model, rng, samples), observations)
     index = {row: i for i, (row, _) in enumerate(context.seen)}
     features = tables.load()[context.table].features
     return forecaster.points([(index.get(row, features[row]), epoch) for row, _, epoch in context.queries])

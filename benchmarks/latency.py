@@ -20,10 +20,10 @@ import numpy as np
 
 import freezethaw as ft
 from benchmarks.scores import print_table
-from freezethaw.model.carrying import begin
 from freezethaw.model.inference import Target
-from freezethaw.model.observations import Observations, gather, specify
+from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
+from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
 
 RUNS = {50: 20, 200: 50, 500: 75, 1000: 100, 5000: 300, 20000: 1000}  # observed epochs -> runs
@@ -85,10 +85,10 @@ def evaluation(epochs: int, runs: int, model: str) -> dict[str, float]:
     configs = rng.random((runs, DIMENSIONS))
     curves = tuple(tuple(curve(x, int(n), rng)) for x, n in zip(configs, lengths(epochs, runs, rng), strict=True))
     observations = Observations(configs, curves, Geometry.plain(DIMENSIONS), float(MAX_EPOCHS))
-    belief = begin(observations, model, rng, count=1)
-    spec = specify(model, belief.anchor, observations.geometry, observations.horizon)
-    target = Target(gather(observations, belief.anchor.transform), spec, observations.geometry)
-    values = belief.samples[0]
+    belief = initialise(observations, model, rng, count=1)
+    spec = specify(model, belief.units, observations.geometry, observations.horizon)
+    target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
+    values = belief.values[0]
     posterior = condition(target.curves, spec, values, observations.geometry)
     rows = len(posterior.rows.runs)
     matrix = 2.0 * np.eye(rows) + 0.1

@@ -17,11 +17,11 @@ from benchmarks import optuna_door, tables
 
 from freezethaw import figures
 from freezethaw.figures import style
-from freezethaw.model.carrying import from_scratch
 from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.kernels import exponential_decay
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import from_scratch
 from freezethaw.model.specification import Geometry
 
 FORECASTS = Path(__file__).parents[1] / "benchmarks" / "results" / "forecast.json"
@@ -111,7 +111,7 @@ def main(folder: Path = IMAGES) -> list[Path]:
     ]
     rng = np.random.default_rng(3)
     observations = from_the_paper(rng)
-    forecaster = Forecaster.of(from_scratch(observations, "paper", rng), observations)
+    forecaster = Forecaster.condition(from_scratch(observations, "paper", rng), observations)
     title = "Runs and their forecasts, the paper's model"
     curves = figures.curves_with_forecasts(forecaster, observations, title=title)
     written.append(figures.write_png(curves, folder / "paper_forecasts.png", 1000, 600, scale=2))
@@ -119,7 +119,7 @@ def main(folder: Path = IMAGES) -> list[Path]:
     written.append(figures.write_png(ends, folder / "paper_asymptotes.png", 820, 520, scale=2))
     rng = np.random.default_rng(2014)
     name, observations, later = real_runs(rng)
-    forecaster = Forecaster.of(from_scratch(observations, "drift", rng), observations)
+    forecaster = Forecaster.condition(from_scratch(observations, "drift", rng), observations)
     curves = figures.curves_with_forecasts(
         forecaster, observations, range(SHOWN), later[:SHOWN], title=f"The default model on {name} curves"
     )

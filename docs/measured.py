@@ -116,7 +116,7 @@ def policies_table(every: list[dict[str, Any]]) -> str:
     """The other policies on the default's model: their regret, and what they gain over it in the same games."""
     lines = ["| policy | suite | games | regret after 50 / 100 / 200 / 300 epochs | gain over the default |"]
     lines.append("|---" * 5 + "|")
-    for policy in ("mixed", "entropy_search"):
+    for policy in ("entropy_search",):
         for suite in SUITES:
             games = gather(every, suite, "candidates", "regret")
             played = {game: r for game, r in games[f"{OURS} ({policy})"].items() if game in games[OURS]}

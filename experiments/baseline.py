@@ -18,11 +18,11 @@ from experiments.bench import Bench
 from freezethaw.losses import Transform
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_start, sweep
-from freezethaw.model.outlook import look
 from freezethaw.model.posterior import Posterior, condition
+from freezethaw.model.predictions import predict
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
 from freezethaw.model.specification import PAPER_NOISE_FLOOR, Geometry, Specification, Values
-from freezethaw.policy.improvement import expected_improvement
+from freezethaw.policy.acquisition import expected_improvement
 from freezethaw.study.proposals import low_discrepancy, near
 
 EPOCHS = "epochs"  # the hyperparameter that is added
@@ -88,7 +88,7 @@ class WarpedExpectedImprovement:
         features = self.space.features_of_units(units)
         total = np.zeros(len(units))
         for posterior in posteriors:
-            found = look(posterior, np.empty(0, dtype=np.int64), features, np.ones(1))
+            found = predict(posterior, np.empty(0, dtype=np.int64), features, np.ones(1))
             mixed = found.weights * expected_improvement(best, found.mean[None], found.deviations)
             total += mixed.sum(axis=0)[:, 0]
         return total / len(posteriors)

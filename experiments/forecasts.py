@@ -22,9 +22,9 @@ from experiments import results
 from experiments.diary import save
 from experiments.problems import PROBLEMS
 from experiments.results import Record
-from freezethaw.model.carrying import from_scratch
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import from_scratch
 from freezethaw.model.specification import Geometry
 from freezethaw.study.threads import one_thread
 
@@ -58,7 +58,7 @@ def errors(problem: str, configs: Sequence[dict[str, Any]], curves: np.ndarray, 
     for model in MODELS:
         rng = np.random.default_rng([seen, *problem.encode()])
         with one_thread():
-            forecaster = Forecaster.of(from_scratch(observations, model, rng), observations)
+            forecaster = Forecaster.condition(from_scratch(observations, model, rng), observations)
             low, middle, high = forecaster.points([(run, float(horizon)) for run in range(len(curves))]).quantile(
                 [0.05, 0.5, 0.95]
             )

@@ -12,11 +12,11 @@ import pytest
 
 from freezethaw import figures
 from freezethaw.errors import FreezeThawError
-from freezethaw.model.carrying import from_scratch
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.inference import Chains
 from freezethaw.model.kernels import exponential_decay
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import from_scratch
 from freezethaw.model.specification import Geometry
 
 pytest.importorskip("plotly")
@@ -38,7 +38,7 @@ def observe(lengths, dimensions=1, maximize=False, seed=0):
 
 def forecast(observations, model="paper"):
     belief = from_scratch(observations, model, np.random.default_rng(1), count=3, chains=QUICK)
-    return Forecaster.of(belief, observations)
+    return Forecaster.condition(belief, observations)
 
 
 def named(figure, ending):

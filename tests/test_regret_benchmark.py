@@ -15,9 +15,9 @@ from benchmarks.rivals.seat import Seat
 from benchmarks.simulate import Game, Over
 
 import freezethaw as ft
-from freezethaw.model.observations import Anchor, Observations
+from freezethaw.model.loss_units import LossUnits, Observations
 from freezethaw.model.specification import Geometry
-from freezethaw.policy import choice, surprise
+from freezethaw.policy import improvement_rate, surprise
 
 needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
 NAMES = np.array(["buffer_prio_sampling", "buffer_alpha", "learning_rate", "buffer_batch_size", "clip_eps"])
@@ -276,12 +276,12 @@ def test_the_middle_line_of_the_ablation_is_the_papers_model_with_the_robust_tra
     losses = np.r_[np.linspace(0.1, 0.2, 20), np.linspace(1.0, 30.0, 20)]
     observations = Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
 
-    def look(player):
-        transform = Anchor.cast(observations, player.setup.model).transform
+    def play(player):
+        transform = LossUnits.fit(observations, player.setup.model).transform
         seen.append(transform.to_model([0.1, 0.2, 15.0, 30.0]))
         return {}
 
-    monkeypatch.setattr(Player, "play", look)
+    monkeypatch.setattr(Player, "play", play)
     paper, robust, _, _ = (Setup("made/up", 0, 5, **options) for options in ablation.LINES.values())
     for setup in (paper, robust, paper):
         ours.play(setup)
@@ -328,12 +328,14 @@ def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
 
 def test_a_changed_constant_holds_during_the_game_only(made_up, monkeypatch):
     seen = []
-    monkeypatch.setattr(Player, "play", lambda player: seen.append((surprise.SURPRISE, choice.OLD_BASKET)) or {})
-    before = surprise.SURPRISE, choice.OLD_BASKET
+    monkeypatch.setattr(
+        Player, "play", lambda player: seen.append((surprise.SURPRISE, improvement_rate.OLD_BASKET)) or {}
+    )
+    before = surprise.SURPRISE, improvement_rate.OLD_BASKET
     for short, factor in (("SURPRISE", 0.5), ("OLD_BASKET", 2.0)):
         ours.play(Setup("made/up", 0, 5, **constants.changed(short, factor)))
     assert seen == [(before[0] / 2, before[1]), (before[0], 2 * before[1])]
-    assert before == (surprise.SURPRISE, choice.OLD_BASKET)
+    assert before == (surprise.SURPRISE, improvement_rate.OLD_BASKET)
 
 
 @pytest.mark.parametrize("name", constants.CONSTANTS)

@@ -246,7 +246,7 @@ def test_a_decision_uses_one_thread():
         assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
-@pytest.mark.parametrize("policy", ["improvement_rate", "entropy_search", "mixed"])
+@pytest.mark.parametrize("policy", ["improvement_rate", "entropy_search"])
 def test_a_study_ends_when_going_on_is_not_worthwhile(policy):
     """In the user's own units: a thousand times the loss needs a thousand times the threshold to end as early."""
     spent = {}

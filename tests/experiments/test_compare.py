@@ -17,8 +17,8 @@ from experiments.problems import Problem
 import freezethaw as ft
 from experiments import compare, methods, results
 from freezethaw.model.curves import Curves
-from freezethaw.model.outlook import look
 from freezethaw.model.posterior import condition
+from freezethaw.model.predictions import predict
 from freezethaw.model.specification import Geometry
 
 
@@ -121,7 +121,7 @@ def test_the_baselines_posterior_is_that_of_a_plain_gaussian_process():
     mean = 0.4 + kernel(new, x) @ np.linalg.solve(K, y - 0.4)
     variance = 1.7 - np.einsum("ij,ji->i", kernel(new, x), np.linalg.solve(K, kernel(x, new)))
     posterior = condition(Curves.of(x, [[v] for v in y]), spec, values)
-    found = look(posterior, np.empty(0, dtype=np.int64), new, np.ones(1))
+    found = predict(posterior, np.empty(0, dtype=np.int64), new, np.ones(1))
     assert found.mean[:, 0] == pytest.approx(mean, rel=1e-8)
     assert found.deviations[:, :, 0] ** 2 == pytest.approx(variance[None], rel=1e-6)
 

@@ -9,12 +9,12 @@ import pytest
 
 from freezethaw.errors import ModelError, SingularCovarianceError
 from freezethaw.losses import Forecast, Transform
-from freezethaw.model import carrying
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_prior
-from freezethaw.model.observations import Anchor, Observations, specify
+from freezethaw.model.loss_units import LossUnits, Observations, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.priors import LogNormal
+from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry, Specification, drift, paper
 
 CONFIGS = [[0.1, 0.2], [0.3, 0.9]]
@@ -103,11 +103,11 @@ def test_a_hyperparameter_without_a_prior():
 
 def test_an_unknown_model():
     observations = Observations(np.array(CONFIGS), ((1.0, 0.5), (0.7,)), GEOMETRY, horizon=10.0)
-    anchor = Anchor.cast(observations, "paper")
+    units = LossUnits.fit(observations, "paper")
     with pytest.raises(ModelError, match="unknown model 'oracle'; known: paper, drift, luck"):
-        specify("oracle", anchor, GEOMETRY, 10.0)
+        specify("oracle", units, GEOMETRY, 10.0)
     with pytest.raises(ModelError, match="unknown model 'oracle'"):
-        carrying.begin(observations, "oracle", np.random.default_rng(0))
+        initialise(observations, "oracle", np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("spec", [PAPER, drift(2, 10.0)], ids=["paper", "drift"])

@@ -24,7 +24,7 @@ import pytest
 from scipy.integrate import cumulative_simpson
 from scipy.stats import chisquare, kstest, norm, ttest_1samp
 
-from freezethaw.model import inference, rows
+from freezethaw.model import inference, pseudo_observations
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_prior, sweep
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
@@ -138,9 +138,9 @@ def count_the_determinant_of_the_coefficients(monkeypatch, times):
     """log |B| counted so many times."""
 
     def wrong(r, factor):
-        return rows.evidence(r, factor) - (times - 1) * np.log(np.diag(factor.lower)).sum()
+        return pseudo_observations.log_evidence(r, factor) - (times - 1) * np.log(np.diag(factor.lower)).sum()
 
-    monkeypatch.setattr(inference, "evidence", wrong)
+    monkeypatch.setattr(inference, "log_evidence", wrong)
 
 
 def forget_the_determinant_of_the_coefficients(monkeypatch):
@@ -154,11 +154,13 @@ def double_the_determinant_of_the_coefficients(monkeypatch):
 def halve_the_determinant_over_epochs(monkeypatch):
     """sum_n log |K_tn| / 4 instead of / 2."""
 
+    right = pseudo_observations.PseudoObservations.from_summary
+
     def wrong(summary, means, model):
-        r = rows.rows(summary, means, model)
+        r = right(summary, means, model)
         return replace(r, log_density=r.log_density + 0.25 * float(summary.log_determinants.sum()))
 
-    monkeypatch.setattr(inference, "rows", wrong)
+    monkeypatch.setattr(pseudo_observations.PseudoObservations, "from_summary", wrong)
 
 
 @pytest.mark.slow

@@ -214,7 +214,7 @@ def test_a_visitor_is_forecast_as_if_it_were_among_the_curves(q, length):
         t = np.arange(1.0, length + 1.0)
         y = small.rng.standard_normal() + 0.3 * small.rng.standard_normal(length)
         later = np.array([1.5, 6.0, 7.0, 50.0])
-        visitor = small.posterior().visitor(config, t, y, later)
+        visitor = small.posterior().out_of_sample(config, t, y, later)
         curves = Curves.of(np.vstack([small.configs, config]), [*small.losses, y], [*small.epochs, t])
         included = condition(curves, small.specification, small.values, small.geometry)
         expected = included.losses(len(small.configs), later)
@@ -265,7 +265,7 @@ def drift_problem(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_with_scales_of_runs_predictions_are_those_of_the_dense_twin_at_the_plug_in_scales(seed):
     posterior, dense, rng = drift_problem(seed)
-    curves, found = posterior.curves, posterior.rows.scales
+    curves, found = posterior.curves, posterior.pseudo_observations.scales
     plug_in = {run: float(found.plug_in[run]) for run in range(len(curves)) if curves.counts[run]}
     twin = dense(plug_in)
     seen = [(curves.configs[run], e, run) for run in range(len(curves)) for e in curves.observed(run)[0]]
@@ -298,7 +298,7 @@ def test_with_scales_of_runs_predictions_are_those_of_the_dense_twin_at_the_plug
 def test_a_constant_curve_is_stalled_and_the_others_are_not():
     for seed in range(12):
         posterior, _, _ = drift_problem(seed)
-        stalled = posterior.rows.scales.stalled
+        stalled = posterior.pseudo_observations.scales.stalled
         assert stalled[0] > 0.9
         assert np.all(stalled[posterior.curves.counts >= 6][1:] < 0.1)
         assert posterior.losses(0, [9.0]).scales.weights[1, 0] > 0.8  # asleep at the next epoch

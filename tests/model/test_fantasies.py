@@ -7,7 +7,7 @@ import pytest
 
 from freezethaw.model import specification
 from freezethaw.model.curves import Curves
-from freezethaw.model.fantasies import awaited, suppose
+from freezethaw.model.fantasies import condition_on_pending, pending_losses
 from freezethaw.model.inference import draw_prior
 from freezethaw.model.posterior import Points, Posterior, condition
 from freezethaw.model.specification import Geometry
@@ -34,7 +34,7 @@ def posterior(name: str, seed: int) -> Posterior:
 
 def supposed(p: Posterior, rng: np.random.Generator) -> tuple[Posterior, Points, np.ndarray]:
     """The posterior after made-up losses; and those losses, all at once, before."""
-    waiting = awaited(p, *zip(*AWAITED, strict=True))
+    waiting = pending_losses(p, *zip(*AWAITED, strict=True))
     losses = [a.mean + 0.3 * rng.standard_normal(len(a.mean)) for a in waiting]
     new = [who for who, _ in AWAITED if isinstance(who, np.ndarray)]
     observed = [p.curves.observed(run) for run in range(len(p.curves))]
@@ -50,8 +50,8 @@ def supposed(p: Posterior, rng: np.random.Generator) -> tuple[Posterior, Points,
             observed[who] = np.append(t, t[-1] + ahead), np.append(before, y)
     longer = Curves.of(np.vstack([p.curves.configs, new]), [y for _, y in observed], [t for t, _ in observed])
     return (
-        suppose(p, longer, runs, waiting, losses),
-        Points.together([a.points for a in waiting]),
+        condition_on_pending(p, longer, runs, waiting, losses),
+        Points.concatenate([a.points for a in waiting]),
         np.concatenate(losses),
     )
 
@@ -78,10 +78,10 @@ def test_with_a_scale_for_each_run_it_is_gaussian_conditioning_on_the_awaited_lo
     p = posterior("drift", seed)
     fast, waiting, losses = supposed(p, np.random.default_rng(seed))
     targets = [p.points_of_run(0, [2.0, 9.0]), p.points_of_run(5, [20.0]), p.points_of_config([0.5, 0.5], [1.0, 15.0])]
-    joint = p.joint(Points.together([waiting, *targets]))
+    joint = p.joint(Points.concatenate([waiting, *targets]))
     m = len(losses)
     # a run that is being started has the scale that is expected of any: nu / (nu - 2), or of a stalled one
-    scales = p.rows.scales
+    scales = p.pseudo_observations.scales
     nu = scales.model.freedom
     fresh = 0.9 * nu / (nu - 2) + 0.1 * scales.model.stalled_scale
     s = np.sqrt([scales.plug_in[run] if run >= 0 else fresh for run in waiting.runs])
@@ -90,7 +90,7 @@ def test_with_a_scale_for_each_run_it_is_gaussian_conditioning_on_the_awaited_lo
     mean = joint.mean[m:] + gain @ (losses - joint.mean[:m])
     shared = joint.shared[m:, m:] - gain @ joint.shared[:m, m:]
     found = fast.joint(
-        Points.together(
+        Points.concatenate(
             [
                 fast.points_of_run(0, [2.0, 9.0]),
                 fast.points_of_run(5, [20.0]),

@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.policy import basket as baskets
-from freezethaw.policy import choice, entropy_search
-from freezethaw.policy.basket import NEW, distinct_maxima, fill
-from freezethaw.policy.choice import Options
-from freezethaw.policy.entropy_search import Joint, entropy, entropy_reductions, joint_of, p_min
+from freezethaw.policy import entropy_search, improvement_rate
+from freezethaw.policy.acquisition import Options
+from freezethaw.policy.entropy_search import (
+    NEW,
+    Joint,
+    distinct_maxima,
+    entropy,
+    entropy_reductions,
+    fill_basket,
+    joint_of,
+    p_min,
+)
 from tests.model.dense import Dense
 
 
@@ -27,7 +34,7 @@ def forecaster(seed=0, runs=4, model="paper"):
         tuple(x[0] + 1.0 / np.arange(2, 4 + i) + 0.05 * rng.standard_normal(2 + i)) for i, x in enumerate(configs)
     )
     observations = Observations(configs, curves, Geometry.plain(2), 20.0)
-    return Forecaster.of(begin(observations, model, rng), observations)
+    return Forecaster.condition(initialise(observations, model, rng), observations)
 
 
 def options(found, candidates=3, seed=1):
@@ -135,8 +142,8 @@ def test_an_observation_never_adds_entropy(model):
     for seed in range(5):
         found = forecaster(seed, runs=6, model=model)
         may = options(found)
-        basket = fill(found, may, np.random.default_rng(0))
-        draws = np.random.default_rng(0).standard_normal((20_000, len(basket.choosable)))
+        basket = fill_basket(found, may, np.random.default_rng(0))
+        draws = np.random.default_rng(0).standard_normal((20_000, len(basket.allowed)))
         for posterior in found.posteriors[:3]:
             reductions = entropy_reductions(joint_of(posterior, basket.old, may.candidates[basket.new]), draws)
             assert reductions.min() > -0.03  # Monte-Carlo error
@@ -151,8 +158,8 @@ def test_p_min_is_a_distribution_and_prefers_the_lower():
 def test_finished_and_leased_runs_compete_but_are_not_chosen():
     found = forecaster(runs=5)
     everyone = options(found)
-    limited = replace(everyone, runs=np.array([3]), worth_old=np.ones(1), price_old=np.zeros(1))
-    basket = fill(found, limited, np.random.default_rng(0))
+    limited = replace(everyone, runs=np.array([3]), score_factor_old=np.ones(1), switch_cost_old=np.zeros(1))
+    basket = fill_basket(found, limited, np.random.default_rng(0))
     assert set(basket.old) == set(range(5))
     decided = entropy_search.choose(found, limited, np.random.default_rng(0))
     assert decided.winner.run in (3, None)
@@ -166,7 +173,7 @@ def test_where_taking_a_run_up_has_a_price_what_is_told_counts_for_each_epoch_pa
     found = forecaster(runs=5)
     free = options(found)
     price = np.where(np.arange(5) == 2, 0.0, 8.0)
-    dear = replace(free, price_old=price, price_new=np.full(3, 8.0))
+    dear = replace(free, switch_cost_old=price, switch_cost_new=np.full(3, 8.0))
     cheap, paid = (entropy_search.choose(found, may, np.random.default_rng(0)) for may in (free, dear))
     told = {(e.run, e.candidate): e for e in cheap.basket}
     assert {e.granted for e in cheap.basket} == {1}
@@ -184,29 +191,29 @@ def test_improvement_is_on_the_best_loss_in_hand_not_on_the_lowest_asymptote():
     t = np.arange(1.0, 7.0)
     curves = (tuple(2.0 / t), *(tuple(5.0 + 0.01 * i + 0.0 * t) for i in range(4)))
     observations = Observations(np.random.default_rng(0).random((5, 2)), curves, Geometry.plain(2), 20.0)
-    found = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
+    found = Forecaster.condition(initialise(observations, "drift", np.random.default_rng(0)), observations)
     may = options(found)
-    finished = replace(may, runs=np.arange(1, 5), worth_old=np.ones(4), price_old=np.zeros(4))
+    finished = replace(may, runs=np.arange(1, 5), score_factor_old=np.ones(4), switch_cost_old=np.zeros(4))
     told, paid, over = (
         policy.choose(found, allowed, np.random.default_rng(0))
-        for policy, allowed in ((entropy_search, may), (choice, may), (entropy_search, finished))
+        for policy, allowed in ((entropy_search, may), (improvement_rate, may), (entropy_search, finished))
     )
     of_run_0 = [next(e for e in decided.basket if e.run == 0) for decided in (told, paid)]
     assert of_run_0[0].improvement > 0.5 * of_run_0[1].improvement
-    assert told.bests == pytest.approx(paid.bests)
+    assert told.incumbents == pytest.approx(paid.incumbents)
     assert next(e for e in over.basket if e.run == 0).improvement == 0.0
 
 
 def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(monkeypatch):
     found = forecaster(runs=24, model="drift")
     many = options(found, candidates=80)
-    monkeypatch.setattr(baskets, "COMPARED_OLD", 15)
-    monkeypatch.setattr(baskets, "SCREENED_OLD", 20)
-    quick = [fill(found, many, np.random.default_rng(seed)) for seed in range(5)]
+    monkeypatch.setattr(entropy_search, "COMPARED_OLD", 15)
+    monkeypatch.setattr(entropy_search, "SCREENED_OLD", 20)
+    quick = [fill_basket(found, many, np.random.default_rng(seed)) for seed in range(5)]
     for name in ("COMPARED_OLD", "COMPARED_NEW", "SCREENED_OLD"):
-        monkeypatch.setattr(baskets, name, 1000)
-    whole = fill(found, many, np.random.default_rng(0))
-    assert all(len(basket.old) == baskets.OLD for basket in quick)
+        monkeypatch.setattr(entropy_search, name, 1000)
+    whole = fill_basket(found, many, np.random.default_rng(0))
+    assert all(len(basket.old) == entropy_search.OLD for basket in quick)
     assert np.mean([len(set(whole.old[:5]) & set(basket.old)) for basket in quick]) >= 4
     assert np.mean([len(set(whole.new) & set(basket.new)) for basket in quick]) >= 1
     assert np.mean([basket.improvements.max() for basket in quick]) >= 0.9 * whole.improvements.max()
@@ -215,12 +222,14 @@ def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(m
 def test_of_many_runs_one_that_may_be_chosen_is_always_in_the_basket(monkeypatch):
     found = forecaster(runs=24)
     hopeless = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
-    limited = replace(options(found), runs=np.array([hopeless]), worth_old=np.ones(1), price_old=np.zeros(1))
-    monkeypatch.setattr(baskets, "COMPARED_OLD", 12)
-    monkeypatch.setattr(baskets, "SCREENED_OLD", 15)
-    basket = fill(found, limited, np.random.default_rng(0))
+    limited = replace(
+        options(found), runs=np.array([hopeless]), score_factor_old=np.ones(1), switch_cost_old=np.zeros(1)
+    )
+    monkeypatch.setattr(entropy_search, "COMPARED_OLD", 12)
+    monkeypatch.setattr(entropy_search, "SCREENED_OLD", 15)
+    basket = fill_basket(found, limited, np.random.default_rng(0))
     assert hopeless in basket.old
-    assert basket.choosable.sum() == 1 + len(basket.new)
+    assert basket.allowed.sum() == 1 + len(basket.new)
 
 
 def test_new_members_are_no_neighbours():
@@ -234,4 +243,4 @@ def test_new_members_are_no_neighbours():
     from freezethaw.model.correlation import correlation
 
     between = correlation(inputs, inputs)[np.triu_indices(len(picked), 1)]
-    assert (between < baskets.NEIGHBOUR).all()
+    assert (between < entropy_search.NEIGHBOUR).all()

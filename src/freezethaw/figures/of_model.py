@@ -30,7 +30,7 @@ from freezethaw.figures.style import (
 )
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.kernels import exponential_decay, ornstein_uhlenbeck
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

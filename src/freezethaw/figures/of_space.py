@@ -22,7 +22,7 @@ from freezethaw.figures.style import (
     note,
     thinned,
 )
-from freezethaw.model.outlook import look
+from freezethaw.model.predictions import predict
 from freezethaw.space import Choice, Float, Int, Space
 from freezethaw.study import Study
 
@@ -151,7 +151,7 @@ def importances(study: Study) -> dict[str, float]:
     shares = np.zeros(len(space))
     total = 0.0
     for sample in np.argsort(-f.weights)[:SAMPLES]:
-        mean = look(f.posteriors[sample], np.empty(0, np.int64), features, np.array([float(study.max_epochs)])).mean
+        mean = predict(f.posteriors[sample], np.empty(0, np.int64), features, np.array([float(study.max_epochs)])).mean
         table = mean.reshape(1 + VALUES * len(space), BASES)
         whole = float(table[0].var())
         main = table[1:].mean(axis=1).reshape(len(space), VALUES)

@@ -25,7 +25,7 @@ from freezethaw.figures.style import (
     thinned,
 )
 from freezethaw.losses import Forecast
-from freezethaw.model.outlook import look
+from freezethaw.model.predictions import predict
 from freezethaw.records import BasketEntry, Explanation, Run, Taken
 from freezethaw.study import Study
 from freezethaw.study.words import describe, percent
@@ -169,7 +169,7 @@ def asymptotes_of(study: Study, places: Any, configs: Array | None = None) -> Fo
     end = np.array([float(study.max_epochs)])
     columns = f.posteriors[0].curves.configs.shape[1]
     features = np.empty((0, columns)) if configs is None else configs
-    looks = [look(p, np.asarray(places, dtype=np.int64), features, end) for p in f.posteriors]
+    looks = [predict(p, np.asarray(places, dtype=np.int64), features, end) for p in f.posteriors]
     weights = np.concatenate([w * o.weights[:, :, 0] for w, o in zip(f.weights, looks, strict=True)])
     means = np.concatenate([np.repeat(o.mean[None, :, 0], len(o.weights), axis=0) for o in looks])
     spreads = np.concatenate([o.deviations[:, :, 0] for o in looks])

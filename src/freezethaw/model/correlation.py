@@ -1,7 +1,7 @@
 """Correlation between runs: Matern-5/2 on warped inputs, one length scale for each hyperparameter.
 
 Two runs of one configuration are still two runs: seeds, the order of data and all that the configuration does not tell
-make them differ. So different runs are alike only up to a `likeness`, and a run is wholly like itself.
+make them differ. So different runs are alike only up to a `correlation`, and a run is wholly like itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist, squareform
 
 from freezethaw.model.curves import Array, IntArray
 from freezethaw.model.kernels import matern52, warp
-from freezethaw.model.specification import Geometry, Values, likeness
+from freezethaw.model.specification import Geometry, Values, repeat_correlation
 
 
 def warped(configs: Array, values: Values) -> Array:
@@ -40,11 +40,11 @@ def correlation(x: Array, z: Array) -> Array:
     return matern52(np.asarray(cdist(x, z, "sqeuclidean")))
 
 
-def kinship(x: Array, x_runs: IntArray, z: Array, z_runs: IntArray, values: Values) -> Array:
+def run_correlation(x: Array, x_runs: IntArray, z: Array, z_runs: IntArray, values: Values) -> Array:
     """Correlation between the coefficients of all pairs of runs, given their scaled inputs and who they are."""
     K = correlation(x, z)
-    if likeness(values) < 1.0:
-        K *= likeness(values)
+    if repeat_correlation(values) < 1.0:
+        K *= repeat_correlation(values)
         K[x_runs[:, None] == z_runs[None, :]] = 1.0
     return K
 
@@ -69,7 +69,7 @@ class PairDistances:
         for group, columns in enumerate(self._columns):
             self._refresh(group, columns, values)
         precisions = np.array([values[name] ** -2.0 for name in self._length_names])
-        K = np.asarray(squareform(likeness(values) * matern52(precisions @ self._squares), checks=False))
+        K = np.asarray(squareform(repeat_correlation(values) * matern52(precisions @ self._squares), checks=False))
         K.flat[:: len(K) + 1] = 1.0  # the diagonal
         return K
 

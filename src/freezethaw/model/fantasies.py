@@ -1,8 +1,7 @@
-"""Losses awaited of runs under way, taken as if they had come: what parallel decisions stand on.
+"""Fantasies: losses of pending epochs, assumed to be already known, for decisions of parallel workers.
 
-Given all that was observed, an awaited loss is one more observation of its run's coefficients. So it is one more row
-behind those that are there, and nothing is factored again. The scales of the runs stay as their own residuals say:
-what was only imagined teaches nothing about noise.
+Given the observed losses, a pending loss is one more observation of its run's coefficients: one more row of the
+pseudo-observations, appended to the existing factor. The scales of the runs are not changed by fantasies.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ import numpy as np
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.linear import cholesky, solve_lower
 from freezethaw.model.posterior import Points, Posterior
-from freezethaw.model.rows import appended
-from freezethaw.model.scales import scales_of
+from freezethaw.model.pseudo_observations import append
+from freezethaw.model.scales import infer_scales
 from freezethaw.model.summaries import summarise
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """The next losses of a run under one sample, and how they hang together with what was observed."""
+class PendingLosses:
+    """The next E losses of one run under one sample: their predictive mean and covariance with the observations."""
 
     points: Points
     cross: Array  # (M, E) L^-1 cov(g, points)
     mean: Array  # (E,)
 
 
-def awaited(posterior: Posterior, who: Sequence[int | Array], counts: Sequence[int]) -> list[Awaited]:
-    """The next losses of runs (by index), or the first ones of configurations that are being started; `counts` of each.
+def pending_losses(posterior: Posterior, who: Sequence[int | Array], counts: Sequence[int]) -> list[PendingLosses]:
+    """The next `counts` losses of runs (by index), or the first ones of configurations that are being started.
 
-    They are looked at together, which is quick, but each by itself: what is awaited of one says nothing of another.
+    One solve serves all of them, but each entry is conditioned on the observed losses only, not on the others.
     """
     points = [_points(posterior, each, np.arange(1.0, count + 1.0)) for each, count in zip(who, counts, strict=True)]
     if not points:
         return []
-    cross, mean = posterior.cross(Points.together(points))
+    cross, mean = posterior.cross(Points.concatenate(points))
     ends = np.cumsum(counts)[:-1]
     parts = zip(points, np.split(cross, ends, axis=1), np.split(mean, ends), strict=True)
-    return [Awaited(*part) for part in parts]
+    return [PendingLosses(*part) for part in parts]
 
 
 def _points(posterior: Posterior, who: int | Array, ahead: Array) -> Points:
@@ -49,41 +48,51 @@ def _points(posterior: Posterior, who: int | Array, ahead: Array) -> Points:
     return posterior.points_of_run(who, posterior.curves.last_epochs[who] + ahead, noise=True)
 
 
-def suppose(
-    posterior: Posterior, curves: Curves, runs: Sequence[int], awaiting: Sequence[Awaited], losses: Sequence[Array]
+def condition_on_pending(
+    posterior: Posterior,
+    curves: Curves,
+    runs: Sequence[int],
+    pending: Sequence[PendingLosses],
+    losses: Sequence[Array],
 ) -> Posterior:
-    """The posterior as if these losses had been told. `curves` hold them already; `runs` says whose they are there.
+    """The posterior as if the pending losses had these values; its evidence remains that of the observed losses.
 
-    Its evidence remains that of what was observed.
+    `curves` already contain these losses, and `runs` are the indices of the pending runs in them.
     """
     summary = summarise(curves, posterior.time)
-    scales = scales_of(summary.residuals, summary.freedoms, posterior.rows.scales.model)
-    parts = [_pseudo_observations(posterior, a, y) for a, y in zip(awaiting, losses, strict=True)]
+    scales = infer_scales(summary.residuals, summary.freedoms, posterior.pseudo_observations.scales.model)
+    parts = [_pseudo_observations(posterior, a, y) for a, y in zip(pending, losses, strict=True)]
     count = np.array([len(values) for _, values, _ in parts])
     directions, values, cross = (np.concatenate(column) for column in zip(*parts, strict=True))
-    more = replace(posterior.rows, runs=np.repeat(np.asarray(runs), count), directions=directions, values=values)
+    old = posterior.pseudo_observations
+    new = replace(old, runs=np.repeat(np.asarray(runs), count), directions=directions, values=values)
     c = posterior.covariances(curves.configs)
-    r, factor = appended(posterior.rows, posterior.factor, more, cross, c)
+    both, factor = append(old, posterior.factor, new, cross, c)
     return replace(
-        posterior, curves=curves, summary=summary, rows=replace(r, scales=scales), inputs=c.inputs, factor=factor
+        posterior,
+        curves=curves,
+        summary=summary,
+        pseudo_observations=replace(both, scales=scales),
+        inputs=c.inputs,
+        factor=factor,
     )
 
 
-def _pseudo_observations(posterior: Posterior, a: Awaited, losses: Array) -> tuple[Array, Array, Array]:
-    """Awaited losses as at most q observations of R c with unit noise: R, the values, and their cross covariances."""
+def _pseudo_observations(posterior: Posterior, a: PendingLosses, losses: Array) -> tuple[Array, Array, Array]:
+    """Pending losses as at most q observations of R c with unit noise: R, the values, and their cross covariances."""
     points, spec = a.points, posterior.specification
-    root = cholesky(_scale(posterior, int(points.runs[0])) * points.residual, "the covariance of awaited losses")
+    root = cholesky(_scale(posterior, int(points.runs[0])) * points.residual, "the covariance of pending losses")
     centred = losses - points.offsets - points.slopes @ spec.coefficient_means(posterior.values)
     R, values, cross = solve_lower(root, points.slopes), solve_lower(root, centred), solve_lower(root, a.cross.T)
-    if len(R) > R.shape[1]:  # more losses than coefficients: what is orthogonal to R says nothing of c
+    if len(R) > R.shape[1]:  # more losses than coefficients: what is orthogonal to R does not depend on c
         Q = np.linalg.qr(R)[0].T
         R, values, cross = Q @ R, Q @ values, Q @ cross
     return R, values, cross
 
 
 def _scale(posterior: Posterior, run: int) -> float:
-    """s^2 of a run as its own residuals say; of one that is being started as expected before it has any."""
-    scales = posterior.rows.scales
+    """s^2 of a run: the posterior mean given its residuals, or the prior mean for a run that is being started."""
+    scales = posterior.pseudo_observations.scales
     if run < 0:
-        scales, run = scales_of(np.zeros(1), np.zeros(1, dtype=np.int64), scales.model), 0
+        scales, run = infer_scales(np.zeros(1), np.zeros(1, dtype=np.int64), scales.model), 0
     return float(scales.plug_in[run])

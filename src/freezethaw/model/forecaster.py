@@ -1,4 +1,4 @@
-"""Forecasts in the user's units: a belief conditioned on the curves, and what it says of runs and configurations."""
+"""Forecasts in the user's units: a samples conditioned on the curves, and what it says of runs and configurations."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freezethaw.losses import Forecast, Transform
-from freezethaw.model.belief import Belief
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.fantasies import Awaited, awaited, suppose
-from freezethaw.model.observations import DENSE_EPOCHS, Observations, gather, specify
+from freezethaw.model.fantasies import PendingLosses, condition_on_pending, pending_losses
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.loss_units import DENSE_EPOCHS, Observations, gather, specify
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 
 
 @dataclass(frozen=True)
 class Forecaster:
-    """A belief conditioned on the curves: one posterior for each sample, and forecasts in the user's units."""
+    """A samples conditioned on the curves: one posterior for each sample, and forecasts in the user's units."""
 
     transform: Transform
     weights: Array
     posteriors: tuple[Posterior, ...]
 
     @classmethod
-    def of(cls, belief: Belief, observations: Observations) -> Forecaster:
+    def condition(cls, samples: HyperparameterSamples, observations: Observations) -> Forecaster:
         """Condition every sample."""
-        curves = gather(observations, belief.anchor.transform)
-        spec = specify(belief.model, belief.anchor, observations.geometry, observations.horizon)
-        posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in belief.samples)
-        return cls(belief.anchor.transform, belief.weights, posteriors)
+        curves = gather(observations, samples.units.transform)
+        spec = specify(samples.model, samples.units, observations.geometry, observations.horizon)
+        posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in samples.values)
+        return cls(samples.units.transform, samples.weights, posteriors)
 
-    def awaited(self, who: Sequence[int | Array], counts: Sequence[int]) -> list[tuple[Awaited, ...]]:
+    def pending_losses(self, who: Sequence[int | Array], counts: Sequence[int]) -> list[tuple[PendingLosses, ...]]:
         """The next losses of runs (by index) or of configurations that are being started; of each for every sample."""
-        return list(zip(*(awaited(p, who, counts) for p in self.posteriors), strict=True))
+        return list(zip(*(pending_losses(p, who, counts) for p in self.posteriors), strict=True))
 
-    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, tuple[Awaited, ...]]]) -> Forecaster:
+    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, tuple[PendingLosses, ...]]]) -> Forecaster:
         """As if runs under way had been told what is awaited of each: of a run, or of a configuration being started.
 
         At their expected losses doubt is gone and nothing else changes, so the next decision looks elsewhere. New runs
@@ -47,7 +47,8 @@ class Forecaster:
         known = self.posteriors[0].curves
         curves, runs = _continued(known, [(who, y) for (who, _), y in zip(fantasies, losses, strict=True)])
         posteriors = tuple(
-            suppose(p, curves, runs, [each[k] for _, each in fantasies], losses) for k, p in enumerate(self.posteriors)
+            condition_on_pending(p, curves, runs, [each[k] for _, each in fantasies], losses)
+            for k, p in enumerate(self.posteriors)
         )
         return replace(self, posteriors=posteriors)
 
@@ -59,11 +60,11 @@ class Forecaster:
         """Losses of a new run."""
         return self._mixed([p.new_losses(config, epochs, noise) for p in self.posteriors])
 
-    def visitor(self, config: Array, losses: Sequence[float], epochs: Sequence[float]) -> Forecast:
+    def out_of_sample(self, config: Array, losses: Sequence[float], epochs: Sequence[float]) -> Forecast:
         """Later losses of a run that is not among the curves."""
         z = self.transform.to_model(np.array(losses))
         seen = np.arange(1.0, len(z) + 1.0)
-        return self._mixed([p.visitor(config, seen, z, epochs) for p in self.posteriors])
+        return self._mixed([p.out_of_sample(config, seen, z, epochs) for p in self.posteriors])
 
     def points(self, points: Sequence[tuple[int | Array, float]], noise: bool = True) -> Forecast:
         """One loss each of several old runs (by index) and new configurations."""
@@ -75,7 +76,7 @@ class Forecaster:
                 else p.points_of_config(who, [epoch], noise)
                 for who, epoch in points
             ]
-            predictions.append(p.joint(Points.together(parts)))
+            predictions.append(p.joint(Points.concatenate(parts)))
         return self._mixed(predictions)
 
     def _mixed(self, predictions: Sequence[Prediction]) -> Forecast:

@@ -13,7 +13,7 @@ from freezethaw.model.correlation import PairDistances
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.posterior import Posterior, condition
 from freezethaw.model.priors import LogNormal
-from freezethaw.model.rows import evidence, factored, noisy_covariance, rows
+from freezethaw.model.pseudo_observations import PseudoObservations, factorise, log_evidence, noisy_covariance
 from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import Summary, summarise
@@ -43,11 +43,13 @@ class Target:
         """Log evidence at these values; minus infinity where the covariance is numerically singular."""
         s = self.specification
         try:
-            r = rows(self._summarised(values), s.coefficient_means(values), s.scale_model(values))
+            r = PseudoObservations.from_summary(
+                self._summarised(values), s.coefficient_means(values), s.scale_model(values)
+            )
             B = noisy_covariance(
                 r, self._correlated(values), s.coefficient_variances(values), s.coefficient_mean_variances()
             )
-            return evidence(r, factored(r, B))
+            return log_evidence(r, factorise(r, B))
         except SingularCovarianceError:
             return -math.inf
 

@@ -15,11 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag
 
 from freezethaw.errors import ModelError
-from freezethaw.model.correlation import kinship, scaled
+from freezethaw.model.correlation import run_correlation, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
 from freezethaw.model.linear import invert_lower, solve_lower
-from freezethaw.model.rows import Covariances, Factor, Rows, evidence, factored, noisy_covariance, renewed, rows
-from freezethaw.model.scales import Mixture, of_new_run, of_run
+from freezethaw.model.pseudo_observations import (
+    Covariances,
+    Factor,
+    PseudoObservations,
+    factorise,
+    log_evidence,
+    noisy_covariance,
+    update_factor,
+)
+from freezethaw.model.scales import Mixture, new_run_scales, one_run_scales
 from freezethaw.model.specification import Geometry, Specification, Values
 from freezethaw.model.summaries import Summary, TimeModel, extend, summarise
 
@@ -41,7 +49,7 @@ class Points:
     scales: Mixture
 
     @staticmethod
-    def together(parts: Sequence[Points]) -> Points:
+    def concatenate(parts: Sequence[Points]) -> Points:
         """All points side by side; residuals of different parts are independent, and so are their new runs."""
         return Points(
             _told_apart([p.runs for p in parts]),
@@ -49,7 +57,7 @@ class Points:
             np.concatenate([p.offsets for p in parts]),
             np.concatenate([p.slopes for p in parts]),
             block_diag(*[p.residual for p in parts]),
-            Mixture.together([p.scales for p in parts]),
+            Mixture.concatenate([p.scales for p in parts]),
         )
 
 
@@ -89,7 +97,7 @@ class Posterior:
     values: Values
     time: TimeModel
     summary: Summary
-    rows: Rows
+    pseudo_observations: PseudoObservations
     log_evidence: float
     inputs: Array  # (N, D) scaled configurations
     factor: Factor
@@ -100,7 +108,7 @@ class Posterior:
         parts = [self.points_of_run(run, end) for run in runs]
         if configs is not None:
             parts += [self.points_of_config(config, end) for config in np.atleast_2d(np.asarray(configs, float))]
-        return self.joint(Points.together(parts)) if parts else _nothing()
+        return self.joint(Points.concatenate(parts)) if parts else _nothing()
 
     def losses(self, run: int, epochs: ArrayLike, noise: bool = True) -> Prediction:
         """Equation 15: joint distribution of an old run's losses at any epochs, measured or noise-free."""
@@ -116,7 +124,7 @@ class Posterior:
             raise ModelError(f"there is no run {run}; the curves hold runs 0 to {len(self.curves) - 1}")
         t = _checked_epochs(epochs)
         e = extend(self.curves, self.summary, self.time, run, t)
-        scales = of_run(self.rows.scales, run, float(self.curves.last_epochs[run]), t)
+        scales = one_run_scales(self.pseudo_observations.scales, run, float(self.curves.last_epochs[run]), t)
         return Points(
             runs=np.full(len(t), run),
             configs=np.repeat(self.inputs[run : run + 1], len(t), axis=0),
@@ -140,80 +148,82 @@ class Posterior:
             offsets=np.zeros(len(t)),
             slopes=self.time.basis(t),
             residual=self.time.covariance(t, t) + (self.time.noise * np.eye(len(t)) if noise else 0.0),
-            scales=of_new_run(self.rows.scales.model, t),
+            scales=new_run_scales(self.pseudo_observations.scales.model, t),
         )
 
     def joint(self, points: Points) -> Prediction:
         """Integrate the coefficients out: their posterior is Gaussian, through the factor of B."""
         cross, mean = self.cross(points)
         S = points.slopes
-        prior = kinship(points.configs, points.runs, points.configs, points.runs, self.values)
+        prior = run_correlation(points.configs, points.runs, points.configs, points.runs, self.values)
         prior *= (S * self.specification.coefficient_variances(self.values)) @ S.T
         prior += (S * self.specification.coefficient_mean_variances()) @ S.T
         return Prediction(mean, prior - cross.T @ cross, points.residual, points.scales)
 
     def cross(self, points: Points) -> tuple[Array, Array]:
         """L^-1 cov(g, points), and the posterior mean of the points."""
-        S, W = points.slopes, self.rows.directions
+        S, W = points.slopes, self.pseudo_observations.directions
         C = (W * self.specification.coefficient_variances(self.values)) @ S.T
         old = np.arange(len(self.inputs))
-        C *= kinship(self.inputs, old, points.configs, points.runs, self.values)[self.rows.runs]
+        C *= run_correlation(self.inputs, old, points.configs, points.runs, self.values)[self.pseudo_observations.runs]
         C += (W * self.specification.coefficient_mean_variances()) @ S.T
         cross = solve_lower(self.factor.lower, C)
         prior_mean = S @ self.specification.coefficient_means(self.values)
         return cross, points.offsets + prior_mean + cross.T @ self.factor.whitened
 
-    def coefficients(self, likeness: Array) -> tuple[Array, Array]:
-        """Mean (P, q) and covariance (P, q, q) of the coefficients of runs of this likeness (P, N) to all runs."""
+    def coefficients(self, correlation: Array) -> tuple[Array, Array]:
+        """Mean (P, q) and covariance (P, q, q) of the coefficients of runs of this correlation (P, N) to all runs."""
         a = self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
-        Z = self._whitened(likeness, a, tau)
+        Z = self._whitened(correlation, a, tau)
         mean = self.specification.coefficient_means(self.values) + Z @ self.factor.whitened
         return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
 
-    def _whitened(self, likeness: Array, a: Array, tau: Array) -> Array:
+    def _whitened(self, correlation: Array, a: Array, tau: Array) -> Array:
         """(P, q, M) L^-1 cov(g, c_j(x_p))."""
-        L, W = self.factor.lower, self.rows.directions
-        if 2 * len(likeness) < len(W):
-            C = likeness.take(self.rows.runs, axis=1)[:, None, :] * (W * a).T
+        L, W = self.factor.lower, self.pseudo_observations.directions
+        if 2 * len(correlation) < len(W):
+            C = correlation.take(self.pseudo_observations.runs, axis=1)[:, None, :] * (W * a).T
             C += (W * tau).T
             return solve_lower(L, C.reshape(-1, len(W)).T).T.reshape(C.shape)
         # for many at once L^-1 itself pays: what the rows of one run have in common is added up first
         inverse = invert_lower(L)
-        first = np.flatnonzero(np.diff(self.rows.runs, prepend=NEW))
+        first = np.flatnonzero(np.diff(self.pseudo_observations.runs, prepend=NEW))
         pulls = [np.add.reduceat(inverse * weights, first, axis=1).T for weights in (W * a).T]  # q times (runs, M)
-        Z = np.matmul(likeness.take(self.rows.runs[first], axis=1), pulls)  # (q, P, M)
+        Z = np.matmul(correlation.take(self.pseudo_observations.runs[first], axis=1), pulls)  # (q, P, M)
         Z += (inverse @ (W * tau)).T[:, None, :]
         return np.asarray(Z.transpose(1, 0, 2))
 
-    def hopeful_coefficients(self, runs: IntArray, likeness: Array) -> tuple[Array, Array]:
+    def coefficient_bounds(self, runs: IntArray, correlation: Array) -> tuple[Array, Array]:
         """Of these old runs, then of new ones: the mean (P, q) given all curves, and too large a covariance (P, q, q).
 
         It is that given one curve only, a run's own or, for a new run, that of the run which it is most like. Other
         curves could only take doubt away; but this needs no large solve.
         """
-        W, a = self.rows.directions, self.specification.coefficient_variances(self.values)
+        W, a = self.pseudo_observations.directions, self.specification.coefficient_variances(self.values)
         tau = self.specification.coefficient_mean_variances()
         whole = solve_lower(self.factor.lower, self.factor.whitened, transposed=True)[:, None]  # B^-1 g
         pulls = np.zeros((len(self.inputs), len(a)))
-        np.add.at(pulls, self.rows.runs, W * whole)
-        mean = self.specification.coefficient_means(self.values) + a * (likeness @ pulls) + tau * pulls.sum(axis=0)
+        np.add.at(pulls, self.pseudo_observations.runs, W * whole)
+        mean = self.specification.coefficient_means(self.values) + a * (correlation @ pulls) + tau * pulls.sum(axis=0)
         told = np.zeros((len(self.inputs), len(a), len(a)))
-        np.add.at(told, self.rows.runs, W[:, :, None] * W[:, None, :])
+        np.add.at(told, self.pseudo_observations.runs, W[:, :, None] * W[:, None, :])
         root = np.sqrt(a + tau)
         left = root[:, None] * np.linalg.inv(np.eye(len(a)) + root[:, None] * told * root) * root
-        nearest = likeness.argmax(axis=1)
+        nearest = correlation.argmax(axis=1)
         nearest[: len(runs)] = runs
-        gain = (likeness[np.arange(len(likeness)), nearest][:, None] * a + tau) / (a + tau)  # one where it is itself
+        gain = (correlation[np.arange(len(correlation)), nearest][:, None] * a + tau) / (
+            a + tau
+        )  # one where it is itself
         covariance = gain[:, :, None] * left[nearest] * gain[:, None, :]
         covariance[:, np.arange(len(a)), np.arange(len(a))] += (a + tau) * (1.0 - gain**2)
         return mean, covariance
 
-    def likeness(self, runs: IntArray, configs: Array) -> Array:
+    def correlations(self, runs: IntArray, configs: Array) -> Array:
         """(P, N) correlation of old runs, then of new configurations, with all old runs."""
         inputs = np.concatenate([self.inputs[runs], self.new_inputs(configs)])
         who = np.concatenate([runs, np.full(len(configs), NEW)])
-        return kinship(inputs, who, self.inputs, np.arange(len(self.inputs)), self.values)
+        return run_correlation(inputs, who, self.inputs, np.arange(len(self.inputs)), self.values)
 
     def new_inputs(self, configs: Array) -> Array:
         """Scaled new configurations."""
@@ -229,7 +239,7 @@ class Posterior:
         s = self.specification
         return Covariances(inputs, self.values, s.coefficient_variances(self.values), s.coefficient_mean_variances())
 
-    def visitor(self, config: ArrayLike, epochs: ArrayLike, losses: ArrayLike, at: ArrayLike) -> Prediction:
+    def out_of_sample(self, config: ArrayLike, epochs: ArrayLike, losses: ArrayLike, at: ArrayLike) -> Prediction:
         """Losses at epochs `at` of a run that is not among the curves, from its own curve and what the curves say here.
 
         Exact: the curves give its coefficients a prior, and its own pseudo-observations update those q numbers.
@@ -239,14 +249,14 @@ class Posterior:
         c = self.joint(replace(here, slopes=np.eye(q)))
         single = Curves.of(np.asarray(config, float)[None, :], [losses], [epochs])
         summary = summarise(single, self.time)
-        own = rows(summary, c.mean, self.rows.scales.model)
+        own = PseudoObservations.from_summary(summary, c.mean, self.pseudo_observations.scales.model)
         W = own.directions
         gain = np.linalg.solve(np.eye(len(W)) + W @ c.shared @ W.T, W @ c.shared).T
         mean = c.mean + gain @ own.values
         covariance = c.shared - gain @ W @ c.shared
         t = _checked_epochs(at)
         e = extend(single, summary, self.time, 0, t)
-        scales = of_run(own.scales, 0, float(single.last_epochs[0]), t)
+        scales = one_run_scales(own.scales, 0, float(single.last_epochs[0]), t)
         noise = self.time.noise * np.eye(len(t))
         return Prediction(e.offset + e.slope @ mean, e.slope @ covariance @ e.slope.T, e.covariance + noise, scales)
 
@@ -269,19 +279,24 @@ def condition(
         raise ModelError(f"the geometry has {len(geometry.lengths)} columns, the configurations {curves.dimensions}")
     time = specification.time_model(_complete(values, specification, geometry))
     summary = summary or summarise(curves, time)
-    r = rows(summary, specification.coefficient_means(values), specification.scale_model(values))
+    r = PseudoObservations.from_summary(
+        summary, specification.coefficient_means(values), specification.scale_model(values)
+    )
     if previous is not None and previous.specification == specification and previous.values == values:
         places = _places(previous.curves, curves)
         c = previous.covariances(curves.configs, places)
         changed = _changed(previous.curves, curves, places)
-        inputs, (r, factor) = c.inputs, renewed(previous.rows, previous.factor, r, places, changed, c)
+        inputs, (r, factor) = (
+            c.inputs,
+            update_factor(previous.pseudo_observations, previous.factor, r, places, changed, c),
+        )
     else:
         inputs = scaled(curves.configs, geometry, values)
         every = np.arange(len(inputs))
         a, tau = specification.coefficient_variances(values), specification.coefficient_mean_variances()
-        factor = factored(r, noisy_covariance(r, kinship(inputs, every, inputs, every, values), a, tau))
-    log_evidence = evidence(r, factor)
-    return Posterior(curves, specification, geometry, values, time, summary, r, log_evidence, inputs, factor)
+        factor = factorise(r, noisy_covariance(r, run_correlation(inputs, every, inputs, every, values), a, tau))
+    evidence = log_evidence(r, factor)
+    return Posterior(curves, specification, geometry, values, time, summary, r, evidence, inputs, factor)
 
 
 def _complete(values: Values, specification: Specification, geometry: Geometry) -> Values:

@@ -23,8 +23,8 @@ from freezethaw.model.priors import LOG_2PI
 STALLED = 0.1  # prior probability that a run is stalled
 STALLED_VARIANCE = 1e-8  # of a stalled run, in units where losses have variance one; below any noise
 # hazards per unit of log time: of a stalled run's waking, and of a change in another run's scale
-WAKING = 0.25
-CHANGING = 0.1
+RESUME_HAZARD = 0.25
+CHANGE_HAZARD = 0.1
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Mixture:
         return np.asarray((self.weights * self.scales).sum(axis=0))
 
     @staticmethod
-    def together(parts: list[Mixture]) -> Mixture:
+    def concatenate(parts: list[Mixture]) -> Mixture:
         """All predictions side by side."""
         return Mixture(
             np.concatenate([m.weights for m in parts], axis=1),
@@ -75,7 +75,7 @@ class Mixture:
         )
 
 
-def scales_of(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales:
+def infer_scales(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales:
     """Posterior of each run's scale from its residual sum of squares and the residuals' degrees of freedom k."""
     rss, k, nu = residuals, freedoms, model.freedom
     if math.isinf(nu):
@@ -91,13 +91,13 @@ def scales_of(residuals: Array, freedoms: IntArray, model: ScaleModel) -> Scales
     return Scales(model, both, plug_in, (nu + rss) / (nu + k), np.asarray(nu + k, dtype=np.float64), p)
 
 
-def of_run(scales: Scales, run: int, last: float, epochs: Array) -> Mixture:
+def one_run_scales(scales: Scales, run: int, last: float, epochs: Array) -> Mixture:
     """s^2 for later losses of a run last seen at epoch `last`; zero for a run with no epoch yet."""
-    one = of_runs(scales, np.array([run]), np.array([last]), epochs)
+    one = old_run_scales(scales, np.array([run]), np.array([last]), epochs)
     return Mixture(one.weights[:, 0], one.scales[:, 0], one.freedoms[:, 0])
 
 
-def of_runs(scales: Scales, runs: IntArray, last: Array, epochs: Array) -> Mixture:
+def old_run_scales(scales: Scales, runs: IntArray, last: Array, epochs: Array) -> Mixture:
     """The same for many runs at common epochs: arrays of shape (C, runs, epochs)."""
     # a run with no epoch yet has the prior of a new one: nothing seen, and so posterior = prior
     seen_share = np.minimum(np.maximum(last[:, None], 1.0) / np.maximum(epochs[None, :], 1.0), 1.0)
@@ -105,7 +105,7 @@ def of_runs(scales: Scales, runs: IntArray, last: Array, epochs: Array) -> Mixtu
     return _mixture(scales.model, scale, freedom, stalled, seen_share)
 
 
-def of_new_run(model: ScaleModel, epochs: Array) -> Mixture:
+def new_run_scales(model: ScaleModel, epochs: Array) -> Mixture:
     """s^2 for the losses of a run that has not been started."""
     one = np.ones(1)
     return _mixture(model, one, model.freedom * one, STALLED * one, 1.0 / np.maximum(epochs, 1.0))
@@ -116,7 +116,7 @@ def _mixture(model: ScaleModel, scale: Array, freedom: Array, stalled: Array, se
     one = np.ones_like(seen_share)
     if math.isinf(model.freedom):
         return Mixture(one[None], one[None], math.inf * one[None])
-    awake, asleep = (1 - stalled) * seen_share**CHANGING, stalled * seen_share**WAKING
+    awake, asleep = (1 - stalled) * seen_share**CHANGE_HAZARD, stalled * seen_share**RESUME_HAZARD
     weights = np.stack([awake, asleep, 1 - awake - asleep])
     scales = np.stack([scale * one, model.stalled_scale * one, one])
     freedoms = np.stack([freedom * one, math.inf * one, model.freedom * one])

@@ -72,7 +72,7 @@ RESIDUAL: Mapping[str, tuple[ResidualKernel, tuple[str, ...]]] = {
 }
 
 
-def likeness(values: Values) -> float:
+def repeat_correlation(values: Values) -> float:
     """Correlation of two runs with one configuration: one, unless some of the variance is a run's own luck.
 
     `luck` is the ratio of the two parts, what a run has of its own to what its configuration gives it.

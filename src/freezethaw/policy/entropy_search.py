@@ -1,31 +1,153 @@
-"""The paper's decision (section 5): which next epoch is expected to tell most about where the minimum lies.
+"""Entropy search (paper: section 5, Algorithm 1): train the run whose next loss says most about the minimum.
 
-A basket of old and new runs with the highest expected improvement at the asymptote; P_min over the basket by Monte
-Carlo; for each member its next loss is fantasised, and the one with the largest expected reduction of the entropy of
-P_min wins. A loss is linear in the asymptotes plus noise, so a fantasy is a rank-one update of their joint posterior.
-Beyond the paper: a reduction counts for each epoch paid, where taking a run up has a price or epochs differ in theirs.
+The basket holds the old runs and new configurations with the highest expected improvement at the asymptote (section
+5.2). P_min over the basket is estimated by Monte Carlo. Each member's next loss is fantasised, and the member with the
+largest expected reduction of the entropy of P_min wins. A loss is linear in the asymptotes plus noise, so a fantasy is
+a rank-one update of their joint posterior.
+
+Beyond the paper: with many runs or candidates one hyperparameter sample selects those that are compared under all
+samples; and the reduction is divided by the epochs paid, if switching runs has a cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Points, Posterior
-from freezethaw.policy.basket import fill
-from freezethaw.policy.choice import Choice, Entry, Options, best_so_far
-from freezethaw.policy.improvement import expected_improvement
-from freezethaw.policy.rate import epochs_to_grant
+from freezethaw.model.predictions import Predictions, predict, predict_upper_bound
+from freezethaw.policy.acquisition import (
+    SCREENED_OLD,
+    Choice,
+    Options,
+    ScoredEntry,
+    draw_sample,
+    expected_improvement,
+    incumbent,
+)
+from freezethaw.policy.costs import epochs_to_grant
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
+OLD, NEW = 10, 3  # sizes of the basket (section 5.2)
 FANTASIES = 5
 DRAWS = 1000  # of the joint asymptotes, for P_min
+COMPARED_OLD, COMPARED_NEW = 30, 10  # at most this many are compared under all samples
+NEIGHBOUR = 0.95  # new configurations more correlated than this count as one maximum
+
+
+def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
+    """Score the basket; the member whose next loss reduces the entropy of P_min most comes first."""
+    basket = fill_basket(forecaster, options, rng)
+    draws = rng.standard_normal((DRAWS, len(basket.allowed)))
+    gain, chance, improvement = (np.zeros(len(basket.allowed)) for _ in range(3))
+    incumbents = [incumbent(posterior, options.max_epochs) for posterior in forecaster.posteriors]
+    for posterior, best, weight in zip(forecaster.posteriors, incumbents, forecaster.weights, strict=True):
+        joint = joint_of(posterior, basket.old, options.candidates[basket.new])
+        gain += weight * entropy_reductions(joint, draws)
+        chance += weight * p_min(joint.mean, joint.covariance, draws)
+        improvement += weight * expected_improvement(best, joint.mean, np.sqrt(np.diag(joint.covariance)))
+    factor = np.concatenate(
+        [_of_runs(basket.old, options, options.score_factor_old), options.score_factor_new[basket.new]]
+    )
+    cost = np.concatenate([_of_runs(basket.old, options, options.switch_cost_old), options.switch_cost_new[basket.new]])
+    done = [int(forecaster.posteriors[0].curves.last_epochs[run]) for run in basket.old] + [0] * len(basket.new)
+    granted = [epochs_to_grant(c, options.max_epochs - n) for c, n in zip(cost, done, strict=True)]
+    # the reduction per epoch paid; without switch costs that is one epoch
+    scores = np.where(basket.allowed, gain * factor / (granted + cost), -np.inf)
+    improvement = np.where(basket.allowed, improvement, 0.0)  # a run that may not be trained improves nothing
+    members = [(int(run), None) for run in basket.old] + [(None, int(index)) for index in basket.new]
+    entries = [
+        ScoredEntry(run, index, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
+        for k, (run, index) in enumerate(members)
+    ]
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(incumbents), "entropy")
+
+
+def _of_runs(old: IntArray, options: Options, values: Array) -> Array:
+    """The value of each of these runs; one for runs that may not be chosen, whose scores do not count."""
+    known = {int(run): value for run, value in zip(options.runs, values, strict=True)}
+    return np.array([known.get(int(run), 1.0) for run in old])
+
+
+@dataclass(frozen=True)
+class Basket:
+    """Members of one comparison: old runs by index among the curves, then candidates by index."""
+
+    old: IntArray
+    new: IntArray
+    allowed: BoolArray  # whether each member may be chosen, old first
+    improvements: Array  # expected improvement of each member at the asymptote, in model units
+
+
+def fill_basket(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Basket:
+    """Section 5.2: the highest expected improvements. At least one old run that may be chosen is included."""
+    one = forecaster.posteriors[draw_sample(forecaster, rng)]
+    runs, candidates = preselect(one, options)
+    total = np.zeros(len(runs) + len(candidates))
+    for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
+        total += weight * asymptote_improvements(posterior, runs, options.candidates[candidates])
+    of_old, of_new = np.split(total, [len(runs)])
+    old = best_with_one_allowed(of_old, np.isin(runs, options.runs), OLD)
+    score = of_new * options.score_factor_new[candidates]
+    new = distinct_maxima(score, one, options.candidates[candidates], NEW)
+    allowed = np.concatenate([np.isin(runs[old], options.runs), np.ones(len(new), dtype=bool)])
+    return Basket(runs[old], candidates[new], allowed, np.concatenate([of_old[old], of_new[new]]))
+
+
+def preselect(posterior: Posterior, options: Options) -> tuple[IntArray, IntArray]:
+    """Old runs and candidates with the highest expected improvement under one sample; all of them if they are few."""
+    runs, candidates = np.arange(len(posterior.curves)), np.arange(len(options.candidates))
+    if len(runs) > SCREENED_OLD:
+        bounds = asymptote_improvements(posterior, runs, options.candidates[:0], predict_upper_bound)
+        runs = runs[best_with_one_allowed(bounds, np.isin(runs, options.runs), SCREENED_OLD)]
+    if len(runs) > COMPARED_OLD or len(candidates) > COMPARED_NEW:
+        found = asymptote_improvements(posterior, runs, options.candidates)
+        of_old, of_new = np.split(found, [len(runs)])
+        runs = runs[best_with_one_allowed(of_old, np.isin(runs, options.runs), COMPARED_OLD)]
+        candidates = distinct_maxima(of_new * options.score_factor_new, posterior, options.candidates, COMPARED_NEW)
+    return runs, candidates
+
+
+def asymptote_improvements(
+    posterior: Posterior,
+    runs: IntArray,
+    candidates: Array,
+    predict: Callable[[Posterior, IntArray, Array, Array], Predictions] = predict,
+) -> Array:
+    """Expected improvement of these runs, then of the candidates, over the lowest mean asymptote of these runs."""
+    asymptotes = predict(posterior, runs, candidates, np.array([posterior.specification.horizon]))
+    best = float(asymptotes.mean[: len(runs)].min())
+    found = expected_improvement(best, asymptotes.mean[None], asymptotes.deviations)
+    return np.asarray((asymptotes.weights * found).sum(axis=0)[:, 0])
+
+
+def best_with_one_allowed(score: Array, allowed: BoolArray, count: int) -> IntArray:
+    """Indices of the highest scores, best first; if none of them is allowed, the best allowed one replaces the last."""
+    indices = np.argsort(-score, kind="stable")[:count]
+    if allowed.any() and not allowed[indices].any():
+        indices[-1] = np.where(allowed, score, -np.inf).argmax()
+    return indices
+
+
+def distinct_maxima(score: Array, posterior: Posterior, candidates: Array, count: int) -> IntArray:
+    """The best candidates, skipping those too strongly correlated with one that was taken before."""
+    inputs = posterior.new_inputs(candidates)
+    free = np.ones(len(score), dtype=bool)
+    found: list[int] = []
+    while len(found) < count and free.any():
+        best = int(np.where(free, score, -np.inf).argmax())
+        found.append(best)
+        free &= correlation(inputs, inputs[best : best + 1])[:, 0] < NEIGHBOUR
+        free[best] = False
+    return np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -38,39 +160,13 @@ class Joint:
     loss_variance: Array  # (K,)
 
 
-def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
-    """The member of the basket whose next loss reduces the entropy of P_min most."""
-    basket = fill(forecaster, options, rng)
-    draws = rng.standard_normal((DRAWS, len(basket.choosable)))
-    gain, chance, improvement = (np.zeros(len(basket.choosable)) for _ in range(3))
-    bests = [best_so_far(posterior, options.max_epochs) for posterior in forecaster.posteriors]
-    for posterior, best, weight in zip(forecaster.posteriors, bests, forecaster.weights, strict=True):
-        joint = joint_of(posterior, basket.old, options.candidates[basket.new])
-        gain += weight * entropy_reductions(joint, draws)
-        chance += weight * p_min(joint.mean, joint.covariance, draws)
-        improvement += weight * expected_improvement(best, joint.mean, np.sqrt(np.diag(joint.covariance)))
-    worth = np.concatenate([_of_runs(basket.old, options, options.worth_old), options.worth_new[basket.new]])
-    price = np.concatenate([_of_runs(basket.old, options, options.price_old), options.price_new[basket.new]])
-    done = [int(forecaster.posteriors[0].curves.last_epochs[run]) for run in basket.old] + [0] * len(basket.new)
-    granted = [epochs_to_grant(p, options.max_epochs - n) for p, n in zip(price, done, strict=True)]
-    # what the next loss tells for each epoch paid: where taking a run up costs nothing, that is one
-    scores = np.where(basket.choosable, gain * worth / (granted + price), -np.inf)
-    improvement = np.where(basket.choosable, improvement, 0.0)  # what is finished improves nothing
-    members = [(int(run), None) for run in basket.old] + [(None, int(place)) for place in basket.new]
-    entries = [
-        Entry(run, place, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
-        for k, (run, place) in enumerate(members)
-    ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(bests), "entropy")
-
-
 def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
-    """Joint posterior of all asymptotes and next losses of old runs, and of new ones with these configurations."""
+    """Joint posterior of the asymptotes and next losses of old runs, then of new runs with these configurations."""
     end = posterior.specification.horizon
     done = posterior.curves.last_epochs
     parts = [posterior.points_of_run(int(run), [done[run] + 1.0, end]) for run in runs]
     parts += [posterior.points_of_config(config, [1.0, end]) for config in configs]
-    prediction = posterior.joint(Points.together(parts))
+    prediction = posterior.joint(Points.concatenate(parts))
     losses, asymptotes = np.arange(0, 2 * len(parts), 2), np.arange(1, 2 * len(parts), 2)
     C = prediction.covariance
     noise = posterior.time.noise * prediction.scales.mean[losses]
@@ -83,18 +179,18 @@ def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
 
 
 def p_min(mean: Array, covariance: Array, draws: Array) -> Array:
-    """(K,) chance of each asymptote to be the lowest, by common random draws (M, K)."""
-    return np.asarray(_p_min(mean[None], factor(covariance), draws)[0])
+    """(K,) probability that each asymptote is the lowest, by common random draws (M, K)."""
+    return np.asarray(_p_min(mean[None], square_root(covariance), draws)[0])
 
 
-def _p_min(means: Array, L: Array, draws: Array) -> Array:
-    """(F, K) for several means that share a covariance."""
-    values = means.T[:, :, None] + (L @ draws.T)[:, None, :]  # (K, F, M)
-    wins = np.count_nonzero(values == values.min(axis=0), axis=2)  # twins that are lowest together share a draw
+def _p_min(means: Array, root: Array, draws: Array) -> Array:
+    """(F, K) for several means that share a covariance, given its square root."""
+    values = means.T[:, :, None] + (root @ draws.T)[:, None, :]  # (K, F, M)
+    wins = np.count_nonzero(values == values.min(axis=0), axis=2)  # ties count for each of the tied
     return np.asarray((wins / wins.sum(axis=0)).T)
 
 
-def factor(covariance: Array) -> Array:
+def square_root(covariance: Array) -> Array:
     """Square root of a covariance that may be singular: negative eigenvalues from rounding count as zero."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -106,27 +202,24 @@ def entropy(p: Array) -> Array:
 
 
 def entropy_reductions(joint: Joint, draws: Array) -> Array:
-    """(K,) expected reduction of the entropy of P_min by each member's next loss (equation 4, its sign mended)."""
+    """(K,) expected reduction of the entropy of P_min by each member's next loss (equation 4 with its sign corrected).
+
+    Fantasies are the nodes of a Gauss-Hermite rule over the next loss.
+    """
     now = float(entropy(p_min(joint.mean, joint.covariance, draws)))
     nodes, weights = np.polynomial.hermite_e.hermegauss(FANTASIES)
     weights = weights / weights.sum()
     reductions = np.zeros(len(joint.mean))
     for k in range(len(joint.mean)):
         step = joint.cross[:, k] / np.sqrt(joint.loss_variance[k])
-        after = factor(joint.covariance - np.outer(step, step))
+        after = square_root(joint.covariance - np.outer(step, step))
         means = joint.mean[None, :] + nodes[:, None] * step[None, :]
         reductions[k] = now - weights @ entropy(_p_min(means, after, draws))
     return reductions
 
 
-def _of_runs(old: IntArray, options: Options, values: Array) -> Array:
-    """What belongs to each of these runs; one for those that may not be chosen, whose scores do not count."""
-    known = {int(run): value for run, value in zip(options.runs, values, strict=True)}
-    return np.array([known.get(int(run), 1.0) for run in old])
-
-
-def minimum_of_all(forecaster: Forecaster, runs: Sequence[int], rng: np.random.Generator, draws: int = 4000) -> Array:
-    """(R,) the chance of each of these runs to have the lowest asymptote of them all."""
+def p_min_of_runs(forecaster: Forecaster, runs: Sequence[int], rng: np.random.Generator, draws: int = 4000) -> Array:
+    """(R,) probability that each of these runs has the lowest asymptote of them all, averaged over the samples."""
     noise = rng.standard_normal((draws, len(runs)))
     total = np.zeros(len(runs))
     for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):

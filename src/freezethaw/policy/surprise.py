@@ -20,21 +20,21 @@ SURPRISE = 0.05  # chance in a doubling of time that no run has seen
 SPREAD = 1.0  # of a run that surprises, in model units: that of all losses
 
 
-def surprises(lengths: Array, likeness: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
+def surprises(lengths: Array, correlation: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
     """(P, E) chance of a surprise of runs that stand at `done`, up to each epoch.
 
-    `lengths` (N,) are those of all runs, and `likeness` (P, N) how much each of them speaks for each of the P.
+    `lengths` (N,) are those of all runs, and `correlation` (P, N) how much each of them speaks for each of the P.
     """
     edges = stretches(max_epochs)
-    seen = neighbours(likeness) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
+    seen = neighbours(correlation) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
     ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)  # (P, E, J)
     return np.asarray(-np.expm1(np.matmul(ahead, np.log1p(-SURPRISE / (1.0 + seen))[:, :, None])[:, :, 0]))
 
 
-def neighbours(likeness: Array) -> Array:
+def neighbours(correlation: Array) -> Array:
     """(P, N) for how many runs each of the N counts: for one on average, and for more the more alike it is."""
-    total = likeness.sum(axis=1, keepdims=True)
-    counts = likeness * likeness.shape[1]
+    total = correlation.sum(axis=1, keepdims=True)
+    counts = correlation * correlation.shape[1]
     return np.asarray(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0))
 
 

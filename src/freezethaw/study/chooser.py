@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import AllPending, StudyFinished
-from freezethaw.policy import random_choice
-from freezethaw.policy.choice import Choice, Entry, Options
-from freezethaw.policy.prices import relative_prices
-from freezethaw.policy.survival import survival
+from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
+from freezethaw.policy.costs import relative_costs, survival_probability
 from freezethaw.records import BasketEntry, Budget, Config, Prices, Run
 from freezethaw.study import words
 from freezethaw.study.catalogue import Catalogue
@@ -58,45 +56,53 @@ class Chooser:
         _require(frozen, candidates, facts)
         if self.policy is None:
             return self.at_random(frozen, candidates, rng)
-        options = replace(self._options(view, facts, frozen, candidates.features), left=left)
+        options = replace(self._options(view, facts, frozen, candidates.features), epochs_left=left)
         found = self.policy(view.forecaster, options, rng)
         return self._worded(found, view, facts, candidates, left)
 
     def at_random(self, frozen: Sequence[Run], candidates: Candidates, rng: np.random.Generator) -> Chosen:
         """The choice of a coin."""
-        pick = random_choice.choose([run.number for run in frozen], len(candidates) > 0, rng)
+        pick = choose_at_random([run.number for run in frozen], len(candidates) > 0, rng)
         if pick is None:
             return _plain(None, candidates.config(int(rng.integers(len(candidates)))), "start a new run at random")
         run = next(run for run in frozen if run.number == pick)
         return _plain(run, run.config, f"thaw run {run.number} at epoch {run.epoch} at random")
 
     def _options(self, view: View, facts: Facts, frozen: Sequence[Run], features: Array) -> Options:
-        worth_old, worth_new = np.ones(len(frozen)), np.ones(len(features))
+        score_factor_old, score_factor_new = np.ones(len(frozen)), np.ones(len(features))
         second = 1.0  # of training, in epochs
         ended = [run for run in facts.runs if run.state in ("diverged", "failed")]
         if ended:
             lived = [run for run in facts.runs if run.losses and run.state not in ("diverged", "failed")]
             known = self.catalogue.features([*ended, *lived])
-            worth_new = survival(known, np.repeat([0.0, 1.0], [len(ended), len(lived)]), features)
+            score_factor_new = survival_probability(known, np.repeat([0.0, 1.0], [len(ended), len(lived)]), features)
         timed = [(run, np.nanmean(run.seconds)) for run in facts.runs if np.any(np.array(run.seconds) > 0)]
         if timed:
             known, seconds = self.catalogue.features([run for run, _ in timed]), np.array([s for _, s in timed])
             if self.budget.epochs is None or self.budget.hours is not None:  # what is spent is time, not epochs
-                worth_old = worth_old / relative_prices(known, seconds, self.catalogue.features(frozen))
-                worth_new = worth_new / relative_prices(known, seconds, features)
+                score_factor_old = score_factor_old / relative_costs(known, seconds, self.catalogue.features(frozen))
+                score_factor_new = score_factor_new / relative_costs(known, seconds, features)
             second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
         away = self.prices.start + self.prices.save
-        price_old = np.array([0.0 if run.number == facts.in_hand else away + self.prices.load for run in frozen])
+        switch_cost_old = np.array([0.0 if run.number == facts.in_hand else away + self.prices.load for run in frozen])
         again = np.array([0.0 if run.number == facts.in_hand else facts.to_train_again(run) for run in frozen])
         places = np.array([view.places[run.number] for run in frozen], dtype=np.int64)
-        price_new = np.full(len(features), away * second)
-        return Options(places, features, facts.max_epochs, worth_old, worth_new, price_old * second + again, price_new)
+        switch_cost_new = np.full(len(features), away * second)
+        return Options(
+            places,
+            features,
+            facts.max_epochs,
+            score_factor_old,
+            score_factor_new,
+            switch_cost_old * second + again,
+            switch_cost_new,
+        )
 
     def _worded(self, found: Choice, view: View, facts: Facts, candidates: Candidates, left: float) -> Chosen:
         numbers = {place: number for number, place in view.places.items()}
         entries = tuple(self._entry(e, numbers, facts, candidates) for e in found.basket)
         winner, entry = found.winner, entries[0]
-        best = float(view.forecaster.transform.from_model(np.dot(view.forecaster.weights, found.bests)))
+        best = float(view.forecaster.transform.from_model(np.dot(view.forecaster.weights, found.incumbents)))
         epoch = 0 if entry.run is None else facts.run(entry.run).epoch
         subject = words.start_or_thaw(entry.run, epoch)
         granted = int(min(winner.granted, facts.max_epochs - epoch, left))
@@ -112,7 +118,7 @@ class Chooser:
         improvement = max(e.improvement for e in found.basket) / float(slope)  # near the best the transform is a line
         return Chosen(entry.run, entry.config, epoch + granted, reason, improvement, entries)
 
-    def _entry(self, entry: Entry, numbers: dict[int, int], facts: Facts, candidates: Candidates) -> BasketEntry:
+    def _entry(self, entry: ScoredEntry, numbers: dict[int, int], facts: Facts, candidates: Candidates) -> BasketEntry:
         if entry.run is not None:
             run = facts.run(numbers[entry.run])
             return BasketEntry(run.number, run.config, run.epoch, entry.to_epoch, entry.score, entry.chance)

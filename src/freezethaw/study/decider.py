@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from freezethaw.errors import StudyFinished
-from freezethaw.model.belief import Belief
-from freezethaw.policy import choice, entropy_search, mixed
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.policy import entropy_search, improvement_rate
+from freezethaw.policy.acquisition import Choice
 from freezethaw.study import stopping
 from freezethaw.study.catalogue import Catalogue
 from freezethaw.study.chooser import Chooser, first_choice
@@ -23,9 +24,8 @@ from freezethaw.study.insight import Insight, View
 from freezethaw.study.ledger import Chosen
 from freezethaw.study.threads import one_thread
 
-POLICIES: dict[str, Callable[..., choice.Choice] | None] = {
-    "mixed": mixed.choose,
-    "improvement_rate": choice.choose,
+POLICIES: dict[str, Callable[..., Choice] | None] = {
+    "improvement_rate": improvement_rate.choose,
     "entropy_search": entropy_search.choose,
     "random": None,
 }
@@ -41,7 +41,7 @@ class Decider:
         policy = POLICIES[rules.policy]
         self._chooser = Chooser(catalogue, policy, rules.sign, rules.prices, rules.repeats, rules.budget)
 
-    def decide(self, facts: Facts, belief: Belief | None) -> tuple[Chosen, Belief | None]:
+    def decide(self, facts: Facts, belief: HyperparameterSamples | None) -> tuple[Chosen, HyperparameterSamples | None]:
         """The next decision, and the belief after it. Raises StudyFinished or AllPending where there is none."""
         if self.rules.stopped:
             raise StudyFinished("stopped by the user")
@@ -67,7 +67,7 @@ class Decider:
             return Chosen(run, facts.run(run).config, to_epoch, reason)
         return self._chooser.choose(self.insight.with_pending(view, facts.pending), facts, left, rng)
 
-    def view(self, facts: Facts, belief: Belief | None) -> View | None:
+    def view(self, facts: Facts, belief: HyperparameterSamples | None) -> View | None:
         """Forecasts from all losses so far; None before the first finite loss."""
         rng = np.random.default_rng([self.rules.seed, facts.next_number, 1])
         with one_thread():

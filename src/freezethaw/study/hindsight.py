@@ -10,8 +10,8 @@ import numpy as np
 
 from freezethaw.errors import ModelError
 from freezethaw.losses import Forecast
-from freezethaw.model.belief import Belief
 from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import History, PastForecast, Run, Taken
 from freezethaw.study.facts import Facts
 from freezethaw.study.insight import MOST_RUNS, Insight, select
@@ -23,7 +23,7 @@ def past_forecasts(
     insight: Insight,
     facts: Facts,
     history: History,
-    belief_after: Callable[[int], Belief | None],
+    belief_after: Callable[[int], HyperparameterSamples | None],
     most: int,
 ) -> tuple[PastForecast, ...]:
     """At `most` decisions spread over the study: the next loss of the run then chosen, and its last one known now."""
@@ -41,7 +41,9 @@ def _from(taken: Taken) -> int:
     return taken.decision.from_epoch
 
 
-def _said(insight: Insight, facts: Facts, history: History, taken: Taken, belief: Belief) -> list[PastForecast]:
+def _said(
+    insight: Insight, facts: Facts, history: History, taken: Taken, belief: HyperparameterSamples
+) -> list[PastForecast]:
     run, after = facts.run(taken.decision.run), _from(taken)
     seen = [run for run in then(facts, history, taken.known) if run.losses]
     if not seen:
@@ -51,7 +53,7 @@ def _said(insight: Insight, facts: Facts, history: History, taken: Taken, belief
         seen = select(seen, insight.catalogue.features(seen), sign, MOST_RUNS)
     epochs = sorted({after + 1, run.epoch})
     try:
-        forecaster = Forecaster.of(belief, insight.observations(seen, facts.max_epochs))
+        forecaster = Forecaster.condition(belief, insight.observations(seen, facts.max_epochs))
         forecast = _of_run(forecaster, insight, seen, replace(run, losses=run.losses[:after]), epochs)
         bands, below = forecast.quantile(BAND), forecast.probability_below([run.losses[e - 1] for e in epochs])
     except ModelError:  # a belief that these losses contradict altogether
@@ -74,7 +76,7 @@ def _of_run(
     features = insight.catalogue.features([run])[0]
     if run.number in places:
         return forecaster.run(places[run.number], epochs)
-    return forecaster.visitor(features, run.losses, epochs) if run.losses else forecaster.config(features, epochs)
+    return forecaster.out_of_sample(features, run.losses, epochs) if run.losses else forecaster.config(features, epochs)
 
 
 def then(facts: Facts, history: History, known: int) -> list[Run]:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import ModelError
-from freezethaw.model.belief import Belief
-from freezethaw.model.carrying import begin, carry
-from freezethaw.model.fantasies import Awaited
+from freezethaw.model.fantasies import PendingLosses
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import initialise, update
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run
 from freezethaw.study.catalogue import Catalogue
@@ -30,7 +30,7 @@ class View:
     """A forecaster, which run of the study is which of its curves, and the belief it came with."""
 
     forecaster: Forecaster
-    belief: Belief
+    belief: HyperparameterSamples
     places: dict[int, int]  # run number -> index among the curves
     dropped: int = 0  # runs with losses that the model leaves out
 
@@ -43,9 +43,9 @@ class Insight:
         self.geometry = Geometry(catalogue.modelled.lengths, catalogue.modelled.warped)
         self._asked: tuple[object, ...] = ()
         self._view: View | None = None
-        self._awaited: dict[int, tuple[Awaited, ...]] = {}  # of decisions under way, by number, in this view
+        self._awaited: dict[int, tuple[PendingLosses, ...]] = {}  # of decisions under way, by number, in this view
 
-    def view(self, facts: Facts, belief: Belief | None, rng: np.random.Generator) -> View | None:
+    def view(self, facts: Facts, belief: HyperparameterSamples | None, rng: np.random.Generator) -> View | None:
         """Forecasts from all losses so far; none before the first finite loss."""
         observed = [run for run in facts.runs if run.losses]
         if not observed:
@@ -62,25 +62,25 @@ class Insight:
         return self._view
 
     def _think(
-        self, observations: Observations, belief: Belief | None, rng: np.random.Generator
-    ) -> tuple[Belief, Forecaster]:
+        self, observations: Observations, belief: HyperparameterSamples | None, rng: np.random.Generator
+    ) -> tuple[HyperparameterSamples, Forecaster]:
         if belief is None:
             return self._begin(observations, rng)
         try:
-            return carry(belief, observations, rng, None if self._view is None else self._view.forecaster)
+            return update(belief, observations, rng, None if self._view is None else self._view.forecaster)
         except ModelError:  # every sample was contradicted at once
             return self._begin(observations, rng)
 
-    def _begin(self, observations: Observations, rng: np.random.Generator) -> tuple[Belief, Forecaster]:
-        belief = begin(observations, self.model, rng)
-        return belief, Forecaster.of(belief, observations)
+    def _begin(self, observations: Observations, rng: np.random.Generator) -> tuple[HyperparameterSamples, Forecaster]:
+        belief = initialise(observations, self.model, rng)
+        return belief, Forecaster.condition(belief, observations)
 
     def with_pending(self, view: View, pending: Sequence[Decision]) -> View:
         """The view as if the decisions under way had been told their expected losses."""
         under_way = {d.number: self._under_way(view, d) for d in pending}
         under_way = {number: (who, ahead) for number, (who, ahead) in under_way.items() if ahead > 0}
         asked = [number for number in under_way if number not in self._awaited]
-        found = view.forecaster.awaited([under_way[n][0] for n in asked], [under_way[n][1] for n in asked])
+        found = view.forecaster.pending_losses([under_way[n][0] for n in asked], [under_way[n][1] for n in asked])
         self._awaited |= zip(asked, found, strict=True)
         fantasies = [(who, self._awaited[number]) for number, (who, _) in under_way.items()]
         new = [d.run for d in pending if d.run not in view.places]

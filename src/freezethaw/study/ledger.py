@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from freezethaw.errors import StudyError, TellError
-from freezethaw.model.belief import Belief
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import (
     OUTCOMES,
     BasketEntry,
@@ -53,10 +53,10 @@ class Turn(Protocol):
         """What to decide on."""
 
     @property
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
 
-    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+    def commit(self, chosen: Chosen, belief: HyperparameterSamples | None) -> Decision:
         """Record the decision, and the belief after it where it has changed."""
 
     def drop(self, wish: Wish) -> None:
@@ -72,10 +72,10 @@ class Ledger(Protocol):
     def deciding(self) -> AbstractContextManager[Turn]:
         """The right to take the next decision, waited for if need be, given back in the end."""
 
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
 
-    def belief_after(self, decisions: int) -> Belief | None:
+    def belief_after(self, decisions: int) -> HyperparameterSamples | None:
         """As decision number `decisions` left it, where that is known."""
 
     def history(self) -> History:
@@ -128,9 +128,9 @@ class MemoryLedger:
         self._last: Decision | None = None
         self._wishes: dict[int, Wish] = {}
         self._wished = 0
-        self._belief: Belief | None = None
+        self._belief: HyperparameterSamples | None = None
         self._explanations: dict[int, Explanation] = {}
-        self._beliefs: dict[int, Belief] = {}
+        self._beliefs: dict[int, HyperparameterSamples] = {}
         self._taken: list[Taken] = []
         self._order: list[tuple[int, int]] = []  # (run, epoch) of every loss
         self._facts: Facts | None = None  # until something changes
@@ -149,11 +149,11 @@ class MemoryLedger:
         """Nobody else decides here."""
         yield MemoryTurn(self)
 
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
         return self._belief
 
-    def belief_after(self, decisions: int) -> Belief | None:
+    def belief_after(self, decisions: int) -> HyperparameterSamples | None:
         """As decision number `decisions` left it; None where it left none, or lies too far back."""
         return self._beliefs.get(decisions)
 
@@ -171,7 +171,7 @@ class MemoryLedger:
         self._facts = None
         return tuple(self._runs[before:])
 
-    def decide(self, chosen: Chosen, belief: Belief | None) -> Decision:
+    def decide(self, chosen: Chosen, belief: HyperparameterSamples | None) -> Decision:
         """Record a decision."""
         current = Run(len(self._runs) + 1, chosen.config) if chosen.run is None else self.facts().run(chosen.run)
         number, to_epoch = current.number, chosen.to_epoch
@@ -252,11 +252,11 @@ class MemoryTurn:
         return self.ledger.facts()
 
     @property
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
         return self.ledger.belief()
 
-    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+    def commit(self, chosen: Chosen, belief: HyperparameterSamples | None) -> Decision:
         """Record the decision."""
         return self.ledger.decide(chosen, belief)
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from freezethaw.errors import LeaseLost, StudyError, TellError
-from freezethaw.model import belief as beliefs
-from freezethaw.model.belief import Belief
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import BasketEntry, Config, Decision, Explanation, History, Outcome, Run, Taken, Wish
 from freezethaw.space import Space
 from freezethaw.store import (
@@ -61,7 +60,7 @@ def saved(url: str, name: str, definition: Definition, ledger: Ledger) -> Shared
     snapshot = Snapshot(0, 1, definition, facts.runs, facts.pending, facts.decisions, facts.wishes)
     store = Store(url)
     try:
-        stored, leases = store.save(name, snapshot, None if belief is None else beliefs.as_numbers(belief))
+        stored, leases = store.save(name, snapshot, None if belief is None else belief.to_dict())
     except BaseException:
         store.close()
         raise
@@ -86,7 +85,7 @@ class SharedLedger:
         self._pause = pause
         self._known: Snapshot | None = None
         self._leases: dict[int, tuple[Decision, Lease]] = {}  # of decisions taken here, by number
-        self._belief: tuple[int, Belief | None] | None = None  # and after how many decisions
+        self._belief: tuple[int, HyperparameterSamples | None] | None = None  # and after how many decisions
         self._last_run: tuple[int, int] | None = None  # number of a decision, its run
         self._history: StoredHistory | None = None
         self._heart = Heartbeat(stored.beat, seconds=lease_seconds)
@@ -138,15 +137,15 @@ class SharedLedger:
             in_hand,
         )
 
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
         return self.belief_after(self.facts().decisions)
 
-    def belief_after(self, decisions: int) -> Belief | None:
+    def belief_after(self, decisions: int) -> HyperparameterSamples | None:
         """As decision number `decisions` left it."""
         if self._belief is None or self._belief[0] != decisions:
             state = self.stored.sampler_state(before=decisions + 1)
-            self._belief = decisions, None if state is None else beliefs.of_numbers(state)
+            self._belief = decisions, None if state is None else HyperparameterSamples.from_dict(state)
         return self._belief[1]
 
     def history(self) -> History:
@@ -196,14 +195,14 @@ class SharedLedger:
         self,
         permit: Lease,
         chosen: Chosen,
-        belief: Belief | None,
+        belief: HyperparameterSamples | None,
         known: Snapshot,
         fulfilled: Decision | None = None,
     ) -> Decision:
         """Decision, lease of its run and belief in one transaction; with the end of the one that is `fulfilled`."""
         basket = tuple(asdict(entry) | {"config": dict(entry.config)} for entry in chosen.basket)
         proposal = Proposal(chosen.run, chosen.config, chosen.to_epoch, chosen.reason, basket, chosen.wish)
-        state = None if belief is None else beliefs.as_numbers(belief)
+        state = None if belief is None else belief.to_dict()
         closing = None if fulfilled is None else self.lease(fulfilled)
         done = self.stored.commit(permit, proposal, known.change, state, closing=closing)
         if fulfilled is not None:
@@ -287,14 +286,14 @@ class SharedLedger:
         found = self.events(kind)
         return found[-1].text if found else ""
 
-    def before(self, number: int) -> tuple[Facts, Belief | None, Definition]:
+    def before(self, number: int) -> tuple[Facts, HyperparameterSamples | None, Definition]:
         """What decision `number` was taken on, for a replay: facts, belief and definition."""
         taken = self.stored.decision(number)
         known = self.stored.load(at=taken.basis)
         if known.decisions != number - 1:
             raise StudyError(f"decision {number} came with the study from elsewhere; it cannot be replayed")
         state = self.stored.sampler_state(before=number)
-        belief = None if state is None else beliefs.of_numbers(state)
+        belief = None if state is None else HyperparameterSamples.from_dict(state)
         facts = self.facts_of(known)
         for decision in facts.pending:  # it was fulfilled by then: a run has one decision at a time
             if decision.run == taken.decision.run:
@@ -317,11 +316,11 @@ class SharedTurn:
         return facts if self._fulfilled is None else facts.after(self._fulfilled)
 
     @property
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
         return self._ledger.belief_after(self._known.decisions)
 
-    def commit(self, chosen: Chosen, belief: Belief | None) -> Decision:
+    def commit(self, chosen: Chosen, belief: HyperparameterSamples | None) -> Decision:
         """Record the decision."""
         decision = self._ledger.commit(self._permit, chosen, belief, self._known, self._fulfilled)
         self.spent = True

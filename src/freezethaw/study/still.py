@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NoReturn
 
 from freezethaw.errors import StudyError
-from freezethaw.model.belief import Belief
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import Explanation, History
 from freezethaw.study.facts import Facts
 from freezethaw.study.ledger import Ledger, Turn
@@ -21,17 +21,17 @@ class StillLedger:
         self._facts = live.facts()
         self._live = live
         self.explanation: Callable[[int], Explanation | None] = live.explanation
-        self.belief_after: Callable[[int], Belief | None] = live.belief_after
+        self.belief_after: Callable[[int], HyperparameterSamples | None] = live.belief_after
 
     def facts(self) -> Facts:
         """What was known."""
         return self._facts
 
     @cached_property
-    def _belief(self) -> Belief | None:
+    def _belief(self) -> HyperparameterSamples | None:
         return self._live.belief_after(self._facts.decisions)
 
-    def belief(self) -> Belief | None:
+    def belief(self) -> HyperparameterSamples | None:
         """As the last decision left it."""
         return self._belief
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import AllPending, StudyFinished
+from freezethaw.policy.acquisition import LEADING_RUNS
 from freezethaw.records import Best, Budget, Run
 from freezethaw.study.definition import Rules
 from freezethaw.study.facts import Facts
@@ -13,8 +14,6 @@ from freezethaw.study.insight import View
 from freezethaw.study.ledger import Chosen
 
 Array = NDArray[np.float64]
-
-CONTENDERS = 8  # runs with the lowest losses, among which the best is looked for
 
 
 def epochs_left(budget: Budget, facts: Facts, sign: float) -> float:
@@ -48,7 +47,7 @@ def best_epoch(view: View, facts: Facts, rules: Rules) -> Best:
     for it together, and none by its luck.
     """
     observed = [run for run in facts.runs if run.losses and run.number in view.places]
-    lowest = sorted(observed, key=lambda run: min(rules.sign * loss for loss in run.losses))[:CONTENDERS]
+    lowest = sorted(observed, key=lambda run: min(rules.sign * loss for loss in run.losses))[:LEADING_RUNS]
     found = []
     for run in lowest:
         expected = _expected(view, run, another=rules.repeats > 1)

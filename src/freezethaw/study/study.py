@@ -197,7 +197,7 @@ class Study:
         run = facts.run(run_or_config)
         if run.number in view.places:
             return view.forecaster.run(view.places[run.number], at)
-        return view.forecaster.visitor(catalogue.features([run])[0], run.losses, at)
+        return view.forecaster.out_of_sample(catalogue.features([run])[0], run.losses, at)
 
     def p_min(self) -> dict[int, float]:
         """For each run with a loss, the chance that it would end lowest of all of them."""
@@ -210,7 +210,7 @@ class Study:
             return {}
         rng = np.random.default_rng([self.seed, facts.next_number])
         with one_thread():
-            found = entropy_search.minimum_of_all(view.forecaster, [view.places[n] for n in runs], rng)
+            found = entropy_search.p_min_of_runs(view.forecaster, [view.places[n] for n in runs], rng)
         return {n: float(p) for n, p in zip(runs, found, strict=True)}
 
     @property

@@ -9,19 +9,17 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
-from freezethaw.model.outlook import Outlook, look
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.predictions import Predictions, predict
+from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.policy.choice import likeness_to_others
-from freezethaw.policy.improvement import expected_improvement, probability_of_improvement
-from freezethaw.policy.prices import relative_prices
-from freezethaw.policy.rate import epochs_to_grant, expected_cost, gains, rates
+from freezethaw.policy.acquisition import expected_improvement, probability_of_improvement
+from freezethaw.policy.costs import epochs_to_grant, relative_costs, survival_probability
+from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
 from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
-from freezethaw.policy.survival import survival
 
-NOBODY = np.empty((1, 0))  # the likeness of one run where there are no others
+NOBODY = np.empty((1, 0))  # the correlation of one run where there are no others
 
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
@@ -47,8 +45,8 @@ def test_more_doubt_never_lowers_the_expected_improvement(best, mean, deviation,
 def test_gains_average_over_samples_and_components():
     mean, deviations = np.zeros((1, 1)), np.array([[[1.0]], [[2.0]]])
     weights = np.array([[[0.25]], [[0.75]]])
-    outlook = Outlook(mean, deviations, weights, NOBODY)
-    found = gains([outlook, outlook], [0.0, 1.0], np.array([0.4, 0.6]))
+    prediction = Predictions(mean, deviations, weights, NOBODY)
+    found = gains([prediction, prediction], [0.0, 1.0], np.array([0.4, 0.6]))
     expected = sum(
         s * w * expected_improvement(b, np.zeros(1), np.array([d]))[0]
         for s, b in ((0.4, 0.0), (0.6, 1.0))
@@ -58,12 +56,12 @@ def test_gains_average_over_samples_and_components():
 
 
 def test_the_rate_looks_only_ahead():
-    outlook = Outlook(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NOBODY)
-    rate, at = rates(gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
+    prediction = Predictions(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NOBODY)
+    rate, at = rates(gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
     _, near = rates(
-        gains([outlook], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), left=1
+        gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), epochs_left=1
     )
     assert near[0] == 1  # what the budget does not reach is worth nothing
 
@@ -78,12 +76,12 @@ def test_prices_follow_a_power_law_and_have_no_unit():
     rng = np.random.default_rng(0)
     known, wanted = rng.random((60, 3)), rng.random((5, 3))
     price = lambda x: np.exp(3 * x[:, 0] - x[:, 2])  # noqa: E731 - a law
-    found = relative_prices(known, price(known), wanted)
+    found = relative_costs(known, price(known), wanted)
     expected = price(wanted) / np.exp(np.log(price(known)).mean())
     np.testing.assert_allclose(found, expected, rtol=0.25)
-    np.testing.assert_allclose(relative_prices(known, 60 * price(known), wanted), found)
-    np.testing.assert_allclose(relative_prices(known, np.full(60, 7.0), wanted), 1.0)
-    np.testing.assert_allclose(relative_prices(known[:1], np.array([7.0]), wanted), 1.0)
+    np.testing.assert_allclose(relative_costs(known, 60 * price(known), wanted), found)
+    np.testing.assert_allclose(relative_costs(known, np.full(60, 7.0), wanted), 1.0)
+    np.testing.assert_allclose(relative_costs(known[:1], np.array([7.0]), wanted), 1.0)
 
 
 def test_survival_learns_a_boundary():
@@ -91,22 +89,22 @@ def test_survival_learns_a_boundary():
     known = rng.random((40, 4))
     survived = (known[:, 1] < 0.6).astype(float)
     wanted = np.array([[0.5, y, 0.5, 0.5] for y in (0.1, 0.3, 0.8, 1.0)])
-    chance = survival(known, survived, wanted)
+    chance = survival_probability(known, survived, wanted)
     assert (chance[:2] > 0.8).all()
     assert (chance[2:] < 0.3).all()
-    few = survival(known[:1], np.zeros(1), wanted)
+    few = survival_probability(known[:1], np.zeros(1), wanted)
     assert ((few > 0.05) & (few < 0.99)).all()  # one run proves nothing
 
 
 def test_survival_of_all_or_none():
     known = np.random.default_rng(0).random((30, 2))
-    assert (survival(known, np.ones(30), known) > 0.85).all()
-    assert (survival(known, np.zeros(30), known) < 0.3).all()
+    assert (survival_probability(known, np.ones(30), known) > 0.85).all()
+    assert (survival_probability(known, np.zeros(30), known) < 0.3).all()
 
 
 def test_a_price_turns_the_balance_and_grants_more_at_once():
-    outlook = Outlook(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
-    found = gains([outlook], [0.0], np.ones(1))
+    prediction = Predictions(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
+    found = gains([prediction], [0.0], np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
     _, cheap = rates(found, epochs, done, np.zeros(1))
     rate, dear = rates(found, epochs, done, np.full(1, 5.0))
@@ -147,11 +145,11 @@ def test_runs_speak_for_those_that_are_like_them():
 def test_a_run_does_not_speak_for_itself():
     rng = np.random.default_rng(0)
     observations = Observations(rng.random((4, 2)), ((1.0, 0.9), (0.8,), (0.7, 0.6, 0.5), (0.9,)), Geometry.plain(2), 9)
-    forecaster = Forecaster.of(begin(observations, "drift", rng), observations)
+    forecaster = Forecaster.condition(initialise(observations, "drift", rng), observations)
     candidates = np.concatenate([observations.configs[:1], rng.random((2, 2))])
     runs = np.array([2, 0])
-    outlooks = [look(p, runs, candidates, np.ones(1)) for p in forecaster.posteriors]
-    alike = likeness_to_others(outlooks, forecaster.weights, runs)
+    predictions = [predict(p, runs, candidates, np.ones(1)) for p in forecaster.posteriors]
+    alike = correlation_with_others(predictions, forecaster.weights, runs)
     assert alike.shape == (5, 4)
     assert alike[0, 2] == alike[1, 0] == 0.0
     assert alike[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
@@ -159,15 +157,15 @@ def test_a_run_does_not_speak_for_itself():
 
 
 def test_a_surprise_is_worth_more_near_the_best():
-    outlook = Outlook(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
-    found = gains([outlook], [0.0], np.ones(1), np.full((2, 1), 0.05))
+    prediction = Predictions(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
+    found = gains([prediction], [0.0], np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
     assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]
 
 
 def test_waiting_for_a_surprise_pays_every_epoch():
     epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
-    hopeless = Outlook(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
+    hopeless = Predictions(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
     chance = np.array([[0.01, 0.02, 0.04]])
     found = gains([hopeless], [0.0], np.ones(1), chance)
     assert found.forecast == pytest.approx(0.0, abs=1e-12)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freezethaw.model.carrying import begin
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Observations
+from freezethaw.model.loss_units import Observations
+from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.policy import choice
-from freezethaw.policy.choice import Options
+from freezethaw.policy import improvement_rate
+from freezethaw.policy.acquisition import LEADING_RUNS, Options
 
 MAX_EPOCHS = 30
 
@@ -24,7 +24,7 @@ def forecaster(seed: int, runs: int) -> Forecaster:
         t = np.arange(1.0, 2 + rng.integers(10))
         curves.append(tuple(2 * np.sum((x - 0.3) ** 2) + 1 / t + 0.02 * rng.standard_normal(len(t))))
     observations = Observations(configs, tuple(curves), Geometry.plain(2), float(MAX_EPOCHS))
-    return Forecaster.of(begin(observations, "drift", rng, count=4), observations)
+    return Forecaster.condition(initialise(observations, "drift", rng, count=4), observations)
 
 
 def options(runs: int, rng: np.random.Generator) -> Options:
@@ -37,10 +37,10 @@ def options(runs: int, rng: np.random.Generator) -> Options:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_glance_keeps_the_runs_that_win(seed, monkeypatch):
     found, may = forecaster(seed, 40), options(40, np.random.default_rng(seed))
-    whole = choice.choose(found, may, np.random.default_rng(seed))
-    monkeypatch.setattr(choice, "SCREENED_OLD", 20)
-    monkeypatch.setattr(choice, "SCREENED_NEW", 10)
-    glanced = choice.choose(found, may, np.random.default_rng(seed))
+    whole = improvement_rate.choose(found, may, np.random.default_rng(seed))
+    monkeypatch.setattr(improvement_rate, "SCREENED_OLD", 20)
+    monkeypatch.setattr(improvement_rate, "SCREENED_NEW", 10)
+    glanced = improvement_rate.choose(found, may, np.random.default_rng(seed))
     assert glanced.winner == whole.winner
     best = [entry.run for entry in whole.basket if entry.run is not None][:5]
     assert set(best) <= {entry.run for entry in glanced.basket}
@@ -48,15 +48,15 @@ def test_a_glance_keeps_the_runs_that_win(seed, monkeypatch):
 
 
 def test_who_is_screened_out_is_not_in_the_basket(monkeypatch):
-    monkeypatch.setattr(choice, "SCREENED_OLD", 20)
-    monkeypatch.setattr(choice, "SCREENED_NEW", 5)
+    monkeypatch.setattr(improvement_rate, "SCREENED_OLD", 20)
+    monkeypatch.setattr(improvement_rate, "SCREENED_NEW", 5)
     looked = []
 
-    def look(posterior, runs, configs, epochs):
+    def predict(posterior, runs, configs, epochs):
         looked.append((len(runs), len(configs)))
         return real(posterior, runs, configs, epochs)
 
-    real = choice.look
-    monkeypatch.setattr(choice._compare, "__defaults__", (look,))
-    choice.choose(forecaster(0, 40), options(40, np.random.default_rng(0)), np.random.default_rng(0))
-    assert max(looked) == (20 + choice.CONTENDERS, 5)  # nothing costly is done for all 40 and 20
+    real = improvement_rate.predict
+    monkeypatch.setattr(improvement_rate._compare, "__defaults__", (predict,))
+    improvement_rate.choose(forecaster(0, 40), options(40, np.random.default_rng(0)), np.random.default_rng(0))
+    assert max(looked) == (20 + LEADING_RUNS, 5)  # nothing costly is done for all 40 and 20

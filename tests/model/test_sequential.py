@@ -1,4 +1,4 @@
-"""Samples carried from one observation to the next: as good as samples from scratch, and in units that follow."""
+"""Sequentially updated samples: as good as samples from scratch, and mapped when the loss units change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks import carried, tables
 from benchmarks.carried import prefix, stream
 
 from freezethaw.errors import ModelError
-from freezethaw.model import carrying
-from freezethaw.model.belief import as_numbers, of_numbers
-from freezethaw.model.carrying import begin, carry, from_scratch
+from freezethaw.model import sequential
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.observations import Anchor, Observations, gather, specify
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.loss_units import LossUnits, Observations, gather, specify
 from freezethaw.model.posterior import condition
+from freezethaw.model.sequential import from_scratch, initialise, update
 from freezethaw.model.specification import Geometry
 
 needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder of real curves: set FREEZETHAW_DATA")
@@ -33,39 +33,39 @@ def falling(runs=6, epochs=8, seed=0, scale=1.0):
 
 @needs_data
 @pytest.mark.slow
-def test_carried_samples_agree_with_samples_from_scratch(monkeypatch):
-    """On one table of real curves. The measure over many is `python -m benchmarks.carried`; samples that are weighed
-    but never moved, planted here, are far outside.
+def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
+    """On one table of real curves. The measure over many is `python -m benchmarks.carried`; samples that are reweighted
+    but never updated, the mutant here, are far outside.
     """
     name = "lcbench/167185"
     apart, among = carried.compare(name, runs=8)
-    monkeypatch.setattr(carrying, "_turns", lambda belief, target, rng: [])
+    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
     stale, _ = carried.compare(name, runs=8)
     print(f"carried / scratch: {apart / among:.2f}; samples that never move: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
 
 
 @pytest.mark.parametrize("model", ["paper", "drift"])
-def test_weights_are_the_predictive_densities_between_anchors(model, monkeypatch):
+def test_weights_are_the_predictive_densities_while_the_units_stay(model, monkeypatch):
     observations = falling()
     before, after = prefix(observations, [6] * 6), prefix(observations, [6, 6, 6, 6, 6, 7])
-    belief = begin(before, model, np.random.default_rng(0))
-    assert belief.anchor.holds(after.all_losses())
-    spec = specify(model, belief.anchor, observations.geometry, observations.horizon)
+    samples = initialise(before, model, np.random.default_rng(0))
+    assert samples.units.cover(after.all_losses())
+    spec = specify(model, samples.units, observations.geometry, observations.horizon)
 
     def evidence(seen, values):
-        return condition(gather(seen, belief.anchor.transform), spec, values, seen.geometry).log_evidence
+        return condition(gather(seen, samples.units.transform), spec, values, seen.geometry).log_evidence
 
-    gains = np.array([evidence(after, s) - evidence(before, s) for s in belief.samples])
-    monkeypatch.setattr(carrying, "_turns", lambda belief, target, rng: [])
-    carried_on, _ = carry(belief, after, np.random.default_rng(1))
-    np.testing.assert_allclose(carried_on.weights, np.exp(carrying.tempered(gains)), rtol=1e-6)
+    gains = np.array([evidence(after, s) - evidence(before, s) for s in samples.values])
+    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
+    carried_on, _ = update(samples, after, np.random.default_rng(1))
+    np.testing.assert_allclose(carried_on.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
 
 
 def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
     even = np.log(np.array([0.3, 0.25, 0.25, 0.2]))
-    np.testing.assert_allclose(carrying.tempered(even + 7.0), even)
-    lopsided = carrying.tempered(np.array([0.0, -100.0, -200.0, -300.0, -np.inf]))
+    np.testing.assert_allclose(sequential.tempered(even + 7.0), even)
+    lopsided = sequential.tempered(np.array([0.0, -100.0, -200.0, -300.0, -np.inf]))
     weights = np.exp(lopsided)
     assert weights.sum() == pytest.approx(1.0)
     assert weights[4] == 0.0
@@ -74,7 +74,7 @@ def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
 
 
 def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_random():
-    wanted = carrying.samples_wanted
+    wanted = sequential.sample_count
     assert [wanted("drift", n) for n in (0, 1, 100, 150, 200, 500, 700, 1000, 10_000)] == [
         20,
         20,
@@ -87,21 +87,21 @@ def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_
         5,
     ]
     assert {wanted("paper", n) for n in (1, 300, 10_000)} == {10}
-    belief = begin(falling(), "drift", np.random.default_rng(0))
+    samples = initialise(falling(), "drift", np.random.default_rng(0))
     weights = np.linspace(1.0, 2.0, 20)
-    uneven = replace(belief, log_weights=tuple(np.log(weights / weights.sum())))
+    uneven = replace(samples, log_weights=tuple(np.log(weights / weights.sum())))
     stayed = np.zeros(20)
     for seed in range(300):
-        fewer, kept = carrying._kept(uneven, 10, np.random.default_rng(seed))
+        fewer, kept = sequential._thinned(uneven, 10, np.random.default_rng(seed))
         stayed[kept] += 1
-        assert [fewer.samples[i] for i in range(10)] == [uneven.samples[k] for k in kept]
+        assert [fewer.values[i] for i in range(10)] == [uneven.values[k] for k in kept]
         np.testing.assert_allclose(fewer.weights, weights[kept] / weights[kept].sum())
     assert (np.abs(stayed / 300 - 0.5) < 0.15).all()
 
 
-def test_a_loss_outside_the_range_casts_a_new_anchor():
+def test_a_loss_outside_the_range_fits_new_units():
     observations = falling()
-    belief = begin(observations, "drift", np.random.default_rng(0))
+    samples = initialise(observations, "drift", np.random.default_rng(0))
     low = min(min(c) for c in observations.losses)
     wider = Observations(
         observations.configs,
@@ -109,9 +109,9 @@ def test_a_loss_outside_the_range_casts_a_new_anchor():
         observations.geometry,
         9.0,
     )
-    assert not belief.anchor.holds(wider.all_losses())
-    carried, forecaster = carry(belief, wider, np.random.default_rng(1))
-    assert carried.anchor == Anchor.cast(wider, "drift")
+    assert not samples.units.cover(wider.all_losses())
+    carried, forecaster = update(samples, wider, np.random.default_rng(1))
+    assert carried.units == LossUnits.fit(wider, "drift")
     assert np.isfinite(forecaster.run(0, [9.0]).mean).all()
     assert carried.weights.sum() == pytest.approx(1.0)
 
@@ -119,8 +119,8 @@ def test_a_loss_outside_the_range_casts_a_new_anchor():
 def test_forecasts_do_not_depend_on_the_users_units():
     """A thousand times the loss gives a thousand times the forecast: the same draws, the same decisions."""
     small, large = (stream(falling(scale=s), "drift", np.random.default_rng(5)) for s in (1.0, 1000.0))
-    one = Forecaster.of(small, falling()).run(2, [20.0])
-    other = Forecaster.of(large, falling(scale=1000.0)).run(2, [20.0])
+    one = Forecaster.condition(small, falling()).run(2, [20.0])
+    other = Forecaster.condition(large, falling(scale=1000.0)).run(2, [20.0])
     np.testing.assert_allclose(other.mean, 1000 * one.mean, rtol=1e-3)
 
 
@@ -129,13 +129,13 @@ def test_maximising_mirrors_minimising():
     down = Observations(
         up.configs, tuple(tuple(-y for y in c) for c in up.losses), up.geometry, up.horizon, maximize=True
     )
-    one = Forecaster.of(from_scratch(up, "drift", np.random.default_rng(0)), up)
-    other = Forecaster.of(from_scratch(down, "drift", np.random.default_rng(0)), down)
+    one = Forecaster.condition(from_scratch(up, "drift", np.random.default_rng(0)), up)
+    other = Forecaster.condition(from_scratch(down, "drift", np.random.default_rng(0)), down)
     np.testing.assert_allclose(one.run(0, [12.0]).mean, -other.run(0, [12.0]).mean, rtol=1e-6)
     np.testing.assert_allclose(one.run(0, [12.0]).quantile(0.1), -other.run(0, [12.0]).quantile(0.9), rtol=1e-6)
 
 
-def test_wild_losses_do_not_break_a_belief():
+def test_extreme_losses_do_not_break_the_samples():
     rng = np.random.default_rng(0)
     for curves in (
         ((1e34, 0.1, 0.09), (0.2,)),
@@ -146,9 +146,9 @@ def test_wild_losses_do_not_break_a_belief():
     ):
         observations = Observations(rng.random((len(curves), 2)), curves, Geometry.plain(2), 10.0)
         for model in ("paper", "drift"):
-            belief = begin(observations, model, rng)
+            samples = initialise(observations, model, rng)
             for _ in range(3):
-                belief, forecaster = carry(belief, observations, rng)
+                samples, forecaster = update(samples, observations, rng)
             found = forecaster.run(0, [8.0, 9.0])
             assert np.isfinite(found.quantile([0.05, 0.5, 0.95])).all()
             assert np.isfinite(found.log_density(curves[0][-1])).all()
@@ -156,9 +156,9 @@ def test_wild_losses_do_not_break_a_belief():
 
 def test_pending_runs_are_imagined_at_their_mean():
     observations = falling()
-    forecaster = Forecaster.of(begin(observations, "drift", np.random.default_rng(0)), observations)
+    forecaster = Forecaster.condition(initialise(observations, "drift", np.random.default_rng(0)), observations)
     new = np.array([0.9, 0.1])
-    old, fresh = forecaster.awaited([0, new], [2, 1])
+    old, fresh = forecaster.pending_losses([0, new], [2, 1])
     imagined = forecaster.with_fantasies([(0, old), (new, fresh)])
     means = [p.losses(0, [9.0, 10.0], noise=False).mean for p in forecaster.posteriors]
     expected = np.average(means, axis=0, weights=forecaster.weights)
@@ -171,12 +171,14 @@ def test_pending_runs_are_imagined_at_their_mean():
 
 def test_an_unknown_model_is_named():
     with pytest.raises(ModelError, match="unknown model 'cubic'; known: paper, drift, luck"):
-        begin(falling(), "cubic", np.random.default_rng(0))
+        initialise(falling(), "cubic", np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("model", ["paper", "drift"])
-def test_a_belief_survives_being_written_as_plain_numbers(model):
+def test_samples_survive_being_stored(model):
     observations = falling()
-    belief, _ = carry(begin(observations, model, np.random.default_rng(0)), observations, np.random.default_rng(1))
-    written = json.loads(json.dumps(as_numbers(belief)))
-    assert of_numbers(written) == belief
+    samples, _ = update(
+        initialise(observations, model, np.random.default_rng(0)), observations, np.random.default_rng(1)
+    )
+    written = json.loads(json.dumps(samples.to_dict()))
+    assert HyperparameterSamples.from_dict(written) == samples

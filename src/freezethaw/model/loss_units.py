@@ -1,4 +1,4 @@
-"""Runs as the user knows them, and the frozen units in which a model sees them."""
+"""Observations in the user's units, and the units in which the model sees them."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.specification import Geometry, Specification
 
-GROWTH = 1.3  # a new anchor is cast when there are this many times as many losses
-MARGIN = 0.5  # how far outside the anchored range a loss may fall, in model units
+GROWTH = 1.3  # new units are fitted when there are this many times as many losses
+MARGIN = 0.5  # how far outside the fitted range a loss may fall, in model units
 THIN_BEYOND = 100  # curves longer than this are thinned
 DENSE_EPOCHS = 20
 STANDARDISED = frozenset({"paper"})  # models whose units are affine in the loss
-BLEND = 0.5  # of normal scores in the units, once there are many runs
-BLEND_RUNS = 8  # with so many runs the blend is half of that: the shape of a distribution is not known from a few
+BLEND = 0.5  # weight of the normal scores in the units of the default model, with many runs
+BLEND_RUNS = 8  # number of runs at which the weight is half of BLEND: few runs do not show the shape of a distribution
 
 
 def standardised(model: str) -> bool:
-    """Whether the units of this model are affine in the loss, as the paper's are."""
+    """Whether the units of this model are affine in the loss, as in the paper."""
     return model in STANDARDISED
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Runs as the user knows them: configurations in the cube, finite losses in the user's units."""
+    """All runs: configurations in the unit cube, finite losses in the user's units."""
 
     configs: Array  # (N, D)
     losses: tuple[tuple[float, ...], ...]
     geometry: Geometry
     horizon: float  # the last epoch that will ever be trained
     maximize: bool = False
-    epochs: tuple[tuple[float, ...], ...] | None = None  # 1, 2, ... unless said
+    epochs: tuple[tuple[float, ...], ...] | None = None  # by default 1, 2, ...
 
     @property
     def count(self) -> int:
-        """How many losses there are."""
+        """Number of losses."""
         return sum(len(curve) for curve in self.losses)
 
     def weights(self) -> Array:
-        """How much each loss counts when units are chosen: all runs alike, however long."""
+        """Weight of each loss in fitting the units: every run has the same total, however long it is."""
         return np.concatenate([np.full(len(curve), 1.0 / len(curve)) for curve in self.losses if curve])
 
     def all_losses(self) -> Array:
-        """Every loss, one after the other."""
+        """Every loss, run by run."""
         return np.array([loss for curve in self.losses for loss in curve])
 
 
 @dataclass(frozen=True)
-class Anchor:
-    """Frozen units: the transform, the range of losses (model units) it was fitted to, and how many they were."""
+class LossUnits:
+    """The transform to model units, and the range (in model units) and number of the losses that it was fitted to."""
 
     transform: Transform
     lowest: float
@@ -61,8 +61,8 @@ class Anchor:
     count: int
 
     @classmethod
-    def cast(cls, observations: Observations, model: str) -> Anchor:
-        """Fit the units to what has been observed."""
+    def fit(cls, observations: Observations, model: str) -> LossUnits:
+        """Fit the units to all losses: standardised for the paper's model, robust for the default one."""
         losses = observations.all_losses()
         runs = sum(len(curve) > 0 for curve in observations.losses)
         if standardised(model):
@@ -73,17 +73,17 @@ class Anchor:
         z = transform.to_model(losses)
         return cls(transform, float(z.min()), float(z.max()), len(losses))
 
-    def holds(self, losses: Array) -> bool:
-        """Whether these losses may be read in these units."""
+    def cover(self, losses: Array) -> bool:
+        """Whether the units are still valid for these losses: close to the fitted range, and not many more."""
         z = self.transform.to_model(losses)
         inside = self.lowest - MARGIN <= z.min() and z.max() <= self.highest + MARGIN
         return bool(inside and len(losses) < GROWTH * self.count)
 
 
-def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> Specification:
-    """The model by name, its priors in the units of the anchor."""
+def specify(model: str, units: LossUnits, geometry: Geometry, horizon: float) -> Specification:
+    """The specification of a model by its name. The range of the losses bounds the mean of the paper's model."""
     if model == "paper":
-        return specification.paper((anchor.lowest, anchor.highest))
+        return specification.paper((units.lowest, units.highest))
     if model == "drift":
         return specification.drift(geometry.count, horizon)
     if model == "luck":
@@ -92,7 +92,7 @@ def specify(model: str, anchor: Anchor, geometry: Geometry, horizon: float) -> S
 
 
 def gather(observations: Observations, transform: Transform) -> Curves:
-    """The curves in model units."""
+    """The curves in model units; long ones are thinned."""
     lengths = [len(curve) for curve in observations.losses]
     longest = max(lengths, default=0)
     return Curves.of(

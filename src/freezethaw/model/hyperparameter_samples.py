@@ -1,0 +1,63 @@
+"""Weighted samples of the model's hyperparameters, as plain numbers that can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from freezethaw.losses import Transform
+from freezethaw.model.curves import Array
+from freezethaw.model.loss_units import LossUnits
+from freezethaw.model.specification import Values
+
+
+@dataclass(frozen=True)
+class HyperparameterSamples:
+    """S weighted samples from the posterior of the hyperparameters, in given loss units; plain numbers only."""
+
+    model: str
+    units: LossUnits
+    values: tuple[Values, ...]
+    log_weights: tuple[float, ...]  # normalised
+    log_evidences: tuple[float, ...]  # of the losses at each sample, at the last reweighting
+    next_update: int = 0  # which sample the slice sampler updates next
+
+    @property
+    def weights(self) -> Array:
+        """(S,) importance weights that sum to one."""
+        return np.asarray(np.exp(np.array(self.log_weights)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, strings and numbers. The keys are stored in databases and do not change."""
+        units = asdict(self.units)
+        return {
+            "model": self.model,
+            "anchor": units | {"transform": {k: _plain(v) for k, v in units["transform"].items()}},
+            "samples": [dict(values) for values in self.values],
+            "log_weights": list(self.log_weights),
+            "log_evidences": list(self.log_evidences),
+            "turn": self.next_update,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> HyperparameterSamples:
+        """The samples that `to_dict` wrote."""
+        units = dict(stored["anchor"])
+        transform: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in units.pop("transform").items()
+        }
+        return cls(
+            stored["model"],
+            LossUnits(Transform(**transform), **units),
+            tuple(dict(values) for values in stored["samples"]),
+            tuple(stored["log_weights"]),
+            tuple(stored["log_evidences"]),
+            stored["turn"],
+        )
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,134 @@
+"""What the policies share: the options of a decision, its scored result, expected improvement and the incumbent.
+
+Paper: section 2.2 (expected improvement, equation 3). The grid of epochs, the choice at random and the costs in
+`Options` belong to this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.posterior import Posterior
+from freezethaw.model.predictions import Predictions, predict
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+SQRT_2PI = np.sqrt(2 * np.pi)
+LEADING_RUNS = 8  # the incumbent is searched among this many runs with the lowest measured losses
+SCREENED_OLD, SCREENED_NEW = 100, 50  # with more runs than SCREENED_OLD, how many pass the upper-bound screening
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be decided: old runs by their index among the curves, new configurations by their features.
+
+    Scores are multiplied by the score factors: the probability of not diverging, divided by the relative cost of an
+    epoch. The switch costs are those of leaving the current run for this one, in epochs.
+    """
+
+    runs: IntArray  # (R,) runs that may be advanced
+    candidates: Array  # (C, D)
+    max_epochs: int
+    score_factor_old: Array  # (R,)
+    score_factor_new: Array  # (C,)
+    switch_cost_old: Array  # (R,)
+    switch_cost_new: Array  # (C,)
+    epochs_left: float = np.inf  # epochs that the whole study may still spend
+
+
+@dataclass(frozen=True)
+class ScoredEntry:
+    """One entry of the basket with its score."""
+
+    run: int | None  # index among the curves
+    candidate: int | None  # index among the candidates
+    score: float
+    to_epoch: int  # the horizon with the largest score
+    chance: float  # probability of beating the incumbent there (improvement rate), or P_min (entropy search)
+    improvement: float  # expected improvement there, in model units
+    granted: int = 1  # epochs to train before the next decision
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The scored basket, best first."""
+
+    basket: tuple[ScoredEntry, ...]
+    incumbents: tuple[float, ...]  # in model units, one for each hyperparameter sample
+    measure: Literal["improvement", "entropy"] = "improvement"  # what the scores measure
+
+    @property
+    def winner(self) -> ScoredEntry:
+        """The entry with the highest score."""
+        return self.basket[0]
+
+
+def expected_improvement(best: float, mean: Array, deviation: Array) -> Array:
+    """E max(best - y, 0) of a normal y (equation 3), elementwise."""
+    z = (best - mean) / deviation
+    return np.asarray(deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / SQRT_2PI))
+
+
+def probability_of_improvement(best: float, mean: Array, deviation: Array) -> Array:
+    """P(y < best) of a normal y, elementwise."""
+    return np.asarray(ndtr((best - mean) / deviation))
+
+
+def decision_epochs(max_epochs: int, done: IntArray) -> Array:
+    """Epochs at which predictions are compared: all at first, geometric later, and the next epoch of each run."""
+    grid = [1.0]
+    while grid[-1] < max_epochs:
+        grid.append(min(max(grid[-1] + 1, np.ceil(grid[-1] * 1.1)), max_epochs))
+    following = np.minimum(done + 1, max_epochs)
+    return np.unique(np.concatenate([grid, following]).astype(np.float64))
+
+
+def leading_runs(posterior: Posterior) -> IntArray:
+    """The runs with the lowest measured losses, at most LEADING_RUNS of them."""
+    lowest = np.full(len(posterior.curves), np.inf)
+    for pattern in posterior.curves.patterns:
+        seen = np.arange(len(pattern.epochs))[:, None] < pattern.lengths[None, :]
+        lowest[pattern.runs] = np.where(seen, pattern.losses, np.inf).min(axis=0)
+        own = pattern.last_epochs > 0
+        lowest[pattern.runs[own]] = np.minimum(lowest[pattern.runs[own]], pattern.last_losses[own])
+    order = np.argsort(lowest)[:LEADING_RUNS]
+    return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
+
+
+def incumbent_of(predictions: Predictions, epochs: Array, done: Array) -> float:
+    """The incumbent: the lowest posterior mean of the noise-free loss over recorded epochs.
+
+    The lowest measured loss would be biased by noise. The first rows of the predictions are the leading runs, trained
+    up to the epochs `done`.
+    """
+    recorded = epochs[None, :] <= done[:, None]
+    return float(np.where(recorded, predictions.mean[: len(done)], np.inf).min())
+
+
+def incumbent(posterior: Posterior, max_epochs: int) -> float:
+    """The incumbent of one posterior, where no other predictions are needed."""
+    leaders = leading_runs(posterior)
+    done = posterior.curves.last_epochs[leaders]
+    epochs = decision_epochs(max_epochs, done.astype(np.int64))
+    epochs = epochs[epochs <= done.max()]
+    return incumbent_of(predict(posterior, leaders, posterior.curves.configs[:0], epochs), epochs, done)
+
+
+def draw_sample(forecaster: Forecaster, rng: np.random.Generator) -> int:
+    """Index of one hyperparameter sample, drawn by weight: screening uses this sample alone."""
+    return int(rng.choice(len(forecaster.posteriors), p=forecaster.weights))
+
+
+def choose_at_random(frozen: Sequence[int], may_start: bool, rng: np.random.Generator) -> int | None:
+    """A run to thaw, or None to start a new one: the baseline. At least one of the two must be possible."""
+    if not frozen or (may_start and rng.random() < 0.5):
+        return None
+    return frozen[int(rng.integers(len(frozen)))]
