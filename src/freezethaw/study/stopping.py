@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import AllPending, StudyFinished
-from freezethaw.policy.acquisition import LEADING_RUNS
+from freezethaw.policy import acquisition
 from freezethaw.records import Best, Budget, Run
 from freezethaw.study.definition import Rules
 from freezethaw.study.facts import Facts
@@ -47,7 +47,7 @@ def best_epoch(view: View, facts: Facts, rules: Rules) -> Best:
     for it together, and none by its luck.
     """
     observed = [run for run in facts.runs if run.losses and run.number in view.places]
-    lowest = sorted(observed, key=lambda run: min(rules.sign * loss for loss in run.losses))[:LEADING_RUNS]
+    lowest = sorted(observed, key=lambda run: min(rules.sign * loss for loss in run.losses))[: acquisition.LEADING_RUNS]
     found = []
     for run in lowest:
         expected = _expected(view, run, another=rules.repeats > 1)
