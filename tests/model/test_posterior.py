@@ -125,23 +125,23 @@ def test_a_posterior_of_other_curves_is_not_renewed():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_hopeful_forecast_has_the_right_mean_and_the_doubt_that_one_curve_alone_leaves(seed):
+def test_coefficient_bounds_have_the_exact_mean_and_the_covariance_given_one_curve(seed):
     rng = np.random.default_rng(seed)
     geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
     values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
     found = condition(Curves.of(configs, losses), spec, values, geometry)
     runs, new = np.array([4, 0, 2]), rng.random((3, 2))
-    correlation = found.correlation(runs, new)
-    mean, hopeful = found.coefficient_bounds(runs, correlation)
+    correlation = found.correlations(runs, new)
+    mean, bounds = found.coefficient_bounds(runs, correlation)
     exact_mean, exact = found.coefficients(correlation)
     np.testing.assert_allclose(mean, exact_mean, rtol=1e-7, atol=1e-8)
-    told = [*runs, *correlation[3:].argmax(axis=1)]  # whose curve it is
-    for p, (run, doubt, less) in enumerate(zip(told, hopeful, exact, strict=True)):
+    nearest = [*runs, *correlation[3:].argmax(axis=1)]  # the run whose curve is used
+    for p, (run, bound, smaller) in enumerate(zip(nearest, bounds, exact, strict=True)):
         alone = condition(Curves.of(configs[[run]], [losses[run]]), spec, values, geometry)
-        of_one = alone.coefficients(alone.correlation(np.arange(1), new))[1]
-        np.testing.assert_allclose(doubt, of_one[max(p - 2, 0)], atol=1e-9)
-        assert np.linalg.eigvalsh(doubt - less).min() > -1e-9
+        of_one = alone.coefficients(alone.correlations(np.arange(1), new))[1]
+        np.testing.assert_allclose(bound, of_one[max(p - 2, 0)], atol=1e-9)
+        assert np.linalg.eigvalsh(bound - smaller).min() > -1e-9
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -154,7 +154,7 @@ def test_coefficients_of_many_runs_are_those_of_each_by_itself(seed):
     before = condition(Curves.of(rng.random((7, 2)), losses), spec, values, geometry)
     losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 stand at the end from now on
     found = condition(Curves.of(before.curves.configs, losses), spec, values, geometry, before)
-    correlation = found.correlation(np.arange(7), rng.random((20, 2)))
+    correlation = found.correlations(np.arange(7), rng.random((20, 2)))
     mean, covariance = found.coefficients(correlation)
     for p in range(len(correlation)):
         alone_mean, alone_covariance = found.coefficients(correlation[p : p + 1])

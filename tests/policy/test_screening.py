@@ -1,4 +1,4 @@
-"""One decision: who gets into the basket, and that looking at fewer does not change what is decided."""
+"""Screening: which runs and candidates enter the basket, and that screening does not change the decision."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def options(runs: int, rng: np.random.Generator) -> Options:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_glance_keeps_the_runs_that_win(seed, monkeypatch):
+def test_screening_keeps_the_runs_that_win(seed, monkeypatch):
     found, may = forecaster(seed, 40), options(40, np.random.default_rng(seed))
     whole = improvement_rate.choose(found, may, np.random.default_rng(seed))
     monkeypatch.setattr(improvement_rate, "SCREENED_OLD", 20)
     monkeypatch.setattr(improvement_rate, "SCREENED_NEW", 10)
-    glanced = improvement_rate.choose(found, may, np.random.default_rng(seed))
-    assert glanced.winner == whole.winner
+    screened = improvement_rate.choose(found, may, np.random.default_rng(seed))
+    assert screened.winner == whole.winner
     best = [entry.run for entry in whole.basket if entry.run is not None][:5]
-    assert set(best) <= {entry.run for entry in glanced.basket}
-    assert len([entry for entry in glanced.basket if entry.run is None]) == 10
+    assert set(best) <= {entry.run for entry in screened.basket}
+    assert len([entry for entry in screened.basket if entry.run is None]) == 10
 
 
-def test_who_is_screened_out_is_not_in_the_basket(monkeypatch):
+def test_nothing_costly_is_computed_for_what_is_screened_out(monkeypatch):
     monkeypatch.setattr(improvement_rate, "SCREENED_OLD", 20)
     monkeypatch.setattr(improvement_rate, "SCREENED_NEW", 5)
-    looked = []
+    predicted = []
 
     def predict(posterior, runs, configs, epochs):
-        looked.append((len(runs), len(configs)))
+        predicted.append((len(runs), len(configs)))
         return real(posterior, runs, configs, epochs)
 
     real = improvement_rate.predict
     monkeypatch.setattr(improvement_rate._compare, "__defaults__", (predict,))
     improvement_rate.choose(forecaster(0, 40), options(40, np.random.default_rng(0)), np.random.default_rng(0))
-    assert max(looked) == (20 + LEADING_RUNS, 5)  # nothing costly is done for all 40 and 20
+    assert max(predicted) == (20 + LEADING_RUNS, 5)  # nothing costly is done for all 40 and 20
