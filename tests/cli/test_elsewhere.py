@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from freezethaw.doors import forecast, read_table
+from freezethaw.integrations import forecast, read_table
 
 
 @pytest.fixture

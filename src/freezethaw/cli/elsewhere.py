@@ -42,11 +42,11 @@ def forecast_tables(files: Sequence[str], max_epochs: int | None, metric: str | 
 
 
 def _forecasts(files: Sequence[str], max_epochs: int, metric: str | None, maximize: bool) -> dict[str, Any]:
-    from freezethaw.doors import read_table, study_of
+    from freezethaw.integrations import read_table, study_from_curves
 
     direction: Literal["minimize", "maximize"] = "maximize" if maximize else "minimize"
     curves = [curve for file in files for curve in read_table(file, metric)]
-    study = study_of(curves, max_epochs, direction)
+    study = study_from_curves(curves, max_epochs, direction)
     chances = study.p_min()
     runs: list[dict[str, Any]] = []
     for number, curve in enumerate(curves, 1):

@@ -1,4 +1,4 @@
-"""Ray's Tuner with a study's decisions, on a real cluster of several nodes; then the book of trials alone."""
+"""Ray's Tuner with a study's decisions, on a real cluster of several nodes; then the trial registry alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 from benchmarks.faults import ray as fire
 
 import freezethaw as ft
-from freezethaw.doors.ray_tune.book import Absent, TrialBook, keep
 from freezethaw.errors import MissingLibrary
+from freezethaw.integrations.ray_tune.trial_registry import TrialRegistry, UnavailableRegistry, register
 
 ROOT = Path(__file__).parents[2]
 SPACE = ft.Space(rate=ft.Float(0.01, 0.5))
@@ -48,7 +48,7 @@ def trainables():
         pytest.importorskip("pyarrow")
         pytest.importorskip("tensorboardX")
     fire.library()
-    return importlib.import_module("tests.doors.trainables")
+    return importlib.import_module("tests.integrations.trainables")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ class TestOnTheCluster:
         assert set(study.banned) == {1, 2}
 
     def test_a_trainable_that_cannot_be_frozen_is_refused(self, tuned, trainables, tmp_path):
-        with pytest.raises(ft.StudyError, match="was paused and has no checkpoint, so it would be trained anew"):
+        with pytest.raises(ft.StudyError, match="was paused but has no checkpoint, so it would start again"):
             tuned(trainables.forgetful, study_of(*RATES))
         (tmp_path / "log").unlink()
         with pytest.raises(ft.StudyError, match="Forgetful has no save_checkpoint, so its runs cannot be frozen"):
@@ -210,7 +210,7 @@ library()
 import ray
 from ray import tune
 import freezethaw as ft
-from tests.doors import test_ray_tune as here, trainables
+from tests.integrations import test_ray_tune as here, trainables
 
 ray.init(sys.argv[1], log_to_driver=False)
 here.tuner_in(Path(sys.argv[2]), tune, trainables.descend).fit()
@@ -263,48 +263,48 @@ def opened(folder):
     study.close()
 
 
-# The book alone. A trial is its name.
+# The registry alone. A trial is its ID.
 
 
 class Bench:
     """What Tune would do with trials, one at a time or two; all but their names and losses left out."""
 
     def __init__(self, study, workers=1):
-        self.book, self.study = TrialBook(study, "loss", workers), study
+        self.registry, self.study = TrialRegistry(study, "loss", workers), study
         self.running, self.names = {}, iter("abcdefghij")
 
     def go(self, loss, trial=None):
-        """Train the next epoch of a trial, a new one unless one was granted; what the book said."""
+        """Train the next epoch of a trial, by default a new one; returns the trial and its action."""
         trial = trial or self.next_trial()
         epoch = self.running.get(trial, 0) + 1
         self.running[trial] = epoch
-        return trial, self.book.report(trial, epoch, loss, 1.0)
+        return trial, self.registry.report(trial, epoch, loss, 1.0)
 
     def next_trial(self):
         name = next(self.names)
-        if self.book.start(name) is not None:
+        if self.registry.start(name) is not None:
             return name
-        return next(trial for trial in self.running if self.book.granted(trial))
+        return next(trial for trial in self.running if self.registry.assigned(trial))
 
 
 def test_losses_and_seconds_are_told_and_the_end_is_known():
     bench = Bench(study_of(0.1, 0.2, max_epochs=2))
-    while not bench.book.finished:
+    while not bench.registry.finished:
         trial = bench.next_trial()
-        assert bench.go(0.5, trial)[1] in ("go on", "freeze")
+        assert bench.go(0.5, trial)[1] in ("continue", "freeze")
     assert [(run.losses, run.seconds, run.state) for run in bench.study.runs] == [
         ((0.5, 0.5), (1.0, 1.0), "finished")
     ] * 2
-    assert bench.book.start("z") is None
-    assert all(bench.book.spent(trial) for trial in bench.running)
+    assert bench.registry.start("z") is None
+    assert all(bench.registry.exhausted(trial) for trial in bench.running)
 
 
 def test_several_epochs_are_granted_at_once_and_told_at_once():
     study = study_of(0.1, 0.2, max_epochs=5)
     study.enqueue({"rate": 0.1}, to_epoch=3)
     bench = Bench(study)
-    assert bench.book.start("a") == {"rate": 0.1}
-    assert [bench.go(loss, "a")[1] for loss in (0.3, 0.2)] == ["go on", "go on"]
+    assert bench.registry.start("a") == {"rate": 0.1}
+    assert [bench.go(loss, "a")[1] for loss in (0.3, 0.2)] == ["continue", "continue"]
     assert study.runs[0].losses == ()
     bench.go(0.1, "a")
     assert study.runs[0].losses == (0.3, 0.2, 0.1)
@@ -314,50 +314,50 @@ def test_an_error_after_some_of_several_epochs_keeps_their_losses_and_the_run_ha
     study = study_of(0.1, max_epochs=5)
     study.enqueue({"rate": 0.1}, to_epoch=3)
     bench = Bench(study)
-    bench.book.start("a")
+    bench.registry.start("a")
     bench.go(0.3, "a")
-    bench.book.close("a", "failed")
+    bench.registry.close("a", "failed")
     assert study.runs[0].losses == (0.3,)
-    assert bench.book.start("b") is None
+    assert bench.registry.start("b") is None
     assert (study.runs[0].state, study.runs[0].outcome) == ("failed", "failed")
 
 
 def test_a_run_that_dies_twice_before_its_first_epoch_has_failed_and_three_such_trials_end_the_search():
     bench = Bench(study_of(0.1))
-    assert bench.book.start("a")
-    bench.book.fail("a", "interrupted")
+    assert bench.registry.start("a")
+    bench.registry.fail("a", "interrupted")
     assert bench.study.runs[0].state == "frozen"
-    assert bench.book.start("b")
-    bench.book.fail("b", "interrupted")
+    assert bench.registry.start("b")
+    bench.registry.fail("b", "interrupted")
     assert bench.study.runs[0].state == "failed"
     bench = Bench(study_of(*RATES, 0.4))
     for trial in "ab":
-        assert bench.book.start(trial)
-        bench.book.fail(trial, "failed")
-    assert bench.book.start("c")
+        assert bench.registry.start(trial)
+        bench.registry.fail(trial, "failed")
+    assert bench.registry.start("c")
     with pytest.raises(ft.StudyError, match="3 trials in a row failed before their first epoch"):
-        bench.book.fail("c", "failed")
+        bench.registry.fail("c", "failed")
 
 
 def test_a_few_failures_at_the_start_do_not_end_a_search_that_has_trained():
     bench = Bench(study_of(*RATES, 0.4, 0.45, max_epochs=1))
     bench.go(0.5)
     for trial in "wxyz":
-        assert bench.book.start(trial) or bench.book.granted(trial)
-        bench.book.fail(trial, "failed")
+        assert bench.registry.start(trial) or bench.registry.assigned(trial)
+        bench.registry.fail(trial, "failed")
     assert [run.state for run in bench.study.runs] == ["finished"] + ["failed"] * 4
 
 
 def test_an_epoch_that_is_trained_again_changes_nothing_and_one_that_is_missing_ends_the_trial(caplog):
     bench = Bench(study_of(0.1, max_epochs=5))
-    trial, verdict = bench.go(0.5)
-    assert verdict == "go on"
-    assert bench.book.report(trial, 1, 0.9, 1.0) == "go on"
+    trial, action = bench.go(0.5)
+    assert action == "continue"
+    assert bench.registry.report(trial, 1, 0.9, 1.0) == "continue"
     assert "epochs 1 to 1 are trained again" in caplog.text
     assert bench.study.runs[0].losses == (0.5,)
-    assert bench.book.report(trial, 3, 0.3, 1.0) == "end"
+    assert bench.registry.report(trial, 3, 0.3, 1.0) == "stop"
     assert bench.study.runs[0].losses == (0.5,)
-    assert bench.book.start("z") is None
+    assert bench.registry.start("z") is None
     assert bench.study.banned == (1,)
 
 
@@ -366,22 +366,22 @@ def test_a_loss_that_is_no_number_is_refused_and_one_that_is_not_finite_ends_the
     with pytest.raises(ft.TellError, match="losses must be a number"):
         bench.go("0.5")
     bench = Bench(study_of(0.1, 0.2))
-    assert bench.go(float("inf"))[1] == "end"
+    assert bench.go(float("inf"))[1] == "stop"
     assert bench.study.runs[0].state == "diverged"
 
 
-def test_a_trial_that_nobody_asked_for_is_frozen():
+def test_an_unknown_trial_is_frozen():
     bench = Bench(study_of(0.1, 0.2))
-    assert bench.book.report("stranger", 1, 0.5, 1.0) == "freeze"
-    assert bench.book.spent("stranger")
+    assert bench.registry.report("unknown", 1, 0.5, 1.0) == "freeze"
+    assert bench.registry.exhausted("unknown")
 
 
 def test_what_was_under_way_in_this_process_is_given_back():
     study = study_of(0.1, 0.2)
-    first = TrialBook(study, "loss", 2)
+    first = TrialRegistry(study, "loss", 2)
     assert first.start("a")
     assert len(study.pending) == 2
-    TrialBook(study, "loss", 1)
+    TrialRegistry(study, "loss", 1)
     assert study.pending == ()
 
 
@@ -389,11 +389,11 @@ def test_so_is_what_another_view_of_the_same_study_had_under_way(tmp_path):
     first, second, other = (
         study_of(0.1, 0.2, name="twice", store=f"sqlite:///{tmp_path / file}") for file in ("one", "one", "other")
     )
-    assert keep(TrialBook(first, "loss", 2)).start("a")
-    keep(TrialBook(other, "loss", 2))
+    assert register(TrialRegistry(first, "loss", 2)).start("a")
+    register(TrialRegistry(other, "loss", 2))
     assert len(second.pending) == 2
-    assert keep(TrialBook(first, "loss", 2)).start("a")
-    keep(TrialBook(second, "loss", 2))
+    assert register(TrialRegistry(first, "loss", 2)).start("a")
+    register(TrialRegistry(second, "loss", 2))
     assert second.pending == ()
     for study in (first, second, other):
         study.close()
@@ -401,23 +401,21 @@ def test_so_is_what_another_view_of_the_same_study_had_under_way(tmp_path):
 
 def test_a_study_in_memory_does_not_outlive_its_process_and_says_so():
     with pytest.raises(
-        ft.StudyError, match=r"knows nothing of run\(s\) 3, 7, which Tune would resume; only a study in a"
+        ft.StudyError, match=r"Tune would resume run\(s\) 3, 7, which study .* does not have; only a study with"
     ):
-        TrialBook(study_of(0.1), "loss", 1).adopt({"a": 7, "b": 3})
+        TrialRegistry(study_of(0.1), "loss", 1).restore({"a": 7, "b": 3})
 
 
 def test_a_pickle_holds_the_name_of_the_study_and_finds_its_book_or_says_what_to_do(tmp_path):
     study = study_of(0.1, name="pickled", store=f"sqlite:///{tmp_path / 'secret.db'}")
-    book = TrialBook(study, "loss", 1)
-    kept = pickle.dumps(book)
+    registry = TrialRegistry(study, "loss", 1)
+    kept = pickle.dumps(registry)
     assert b"secret" not in kept
-    absent = pickle.loads(kept)
-    assert isinstance(absent, Absent)
-    with pytest.raises(
-        ft.StudyError, match=r"'pickled', which is not open in this process; call freezethaw.ray_tune_co"
-    ):
-        absent.start("a")
-    assert pickle.loads(pickle.dumps(keep(book))) is book
+    unavailable = pickle.loads(kept)
+    assert isinstance(unavailable, UnavailableRegistry)
+    with pytest.raises(ft.StudyError, match=r"'pickled' is not open in this process; call freezethaw.ray_tune_config"):
+        unavailable.start("a")
+    assert pickle.loads(pickle.dumps(register(registry))) is registry
     study.close()
 
 
@@ -428,7 +426,7 @@ def test_what_cannot_be_asked_for_is_refused():
     with pytest.raises(ft.StudyError, match=r"expected a study, ft.Study\(space"):
         ft.ray_tune_config(SPACE)
     for workers in (0, True, "2"):
-        with pytest.raises(ft.StudyError, match="workers must be a positive whole number"):
+        with pytest.raises(ft.StudyError, match="workers must be a positive integer"):
             ft.ray_tune_config(study_of(0.1), workers=workers)
     with pytest.raises(ft.StudyError, match="num_samples follows from the study"):
         ft.ray_tune_config(study_of(0.1), num_samples=10)
@@ -440,11 +438,11 @@ def test_a_config_that_was_changed_is_refused(trainables):
     assert (config.metric, config.mode, config.num_samples, config.max_concurrent_trials) == ("gain", "max", -1, 3)
     assert config.time_budget_s == 60
     for metric, mode in (("loss", "max"), ("gain", "min"), (None, None)):
-        with pytest.raises(ft.StudyError, match="the study is to maximize 'gain', and the Tuner has metric="):
+        with pytest.raises(ft.StudyError, match="the study is to maximize 'gain', but the Tuner has metric="):
             config.scheduler.set_search_properties(metric, mode)
     assert config.scheduler.set_search_properties("gain", "max")
     controller = SimpleNamespace(search_alg=SimpleNamespace(total_samples=10))
-    with pytest.raises(ft.StudyError, match="num_samples must stay -1"):
+    with pytest.raises(ft.StudyError, match="num_samples must be -1"):
         config.scheduler.choose_trial_to_run(controller)
 
 
@@ -474,16 +472,16 @@ class Controller:
 def test_only_trials_of_decisions_run_and_those_without_a_future_end(trainables):
     study = study_of(0.1, 0.2, 0.3)
     scheduler = ft.ray_tune_config(study, workers=2).scheduler
-    scheduler._book.start("a")
-    scheduler._book.start("b")
-    study.tell(scheduler._book._stints.pop("b").decision, 0.5)  # frozen, and not yet thawed
-    controller = Controller(a="PENDING", b="PENDING", stranger="PAUSED")  # as Tune queues them after a restore
+    scheduler._registry.start("a")
+    scheduler._registry.start("b")
+    study.tell(scheduler._registry._assignments.pop("b").decision, 0.5)  # frozen, and not yet thawed
+    controller = Controller(a="PENDING", b="PENDING", unknown="PAUSED")  # as Tune queues them after a restore
     assert scheduler.choose_trial_to_run(controller).trial_id == "a"
     assert controller.statuses == ["PENDING", "PAUSED", "TERMINATED"]
     controller = Controller(a="RUNNING", b="PAUSED")
     assert scheduler.choose_trial_to_run(controller) is None
     study.thaw(2, 3)
-    assert scheduler._book.start("c") is None
+    assert scheduler._registry.start("c") is None
     controller = Controller(a="PENDING", b="PAUSED")  # Tune starts those that are pending by itself
     assert scheduler.choose_trial_to_run(controller).trial_id == "b"
 
@@ -493,8 +491,8 @@ def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatc
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "freezethaw.doors.ray_tune.pair", raising=False)
-    monkeypatch.delattr("freezethaw.doors.ray_tune.pair", raising=False)
+    monkeypatch.delitem(sys.modules, "freezethaw.integrations.ray_tune.adapter", raising=False)
+    monkeypatch.delattr("freezethaw.integrations.ray_tune.adapter", raising=False)
     with pytest.raises(MissingLibrary, match=r'this needs ray: pip install "freezethaw\[ray-tune\]"'):
         ft.ray_tune_config(study_of(0.1))
 

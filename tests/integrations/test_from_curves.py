@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import freezethaw as ft
-from freezethaw.doors import space_of, study_of
+from freezethaw.integrations import infer_space, study_from_curves
 
 
 def curves(count=12, epochs=20, seed=0):
@@ -46,7 +46,7 @@ def test_a_direction_turns_everything_round():
 def test_a_space_may_be_given():
     found, _ = curves(5)
     space = ft.Space(rate=ft.Float(1e-5, 10, log=True), optimizer="adam")
-    assert study_of(found, 20, space=space).space == space
+    assert study_from_curves(found, 20, space=space).space == space
     with pytest.raises(ft.SpaceError, match="rate"):
         ft.forecast(found, 20, space=ft.Space(rate=ft.Float(100, 200), optimizer="adam"))
 
@@ -57,7 +57,7 @@ def test_the_space_is_read_off_the_configurations():
         {"lr": 0.5, "width": 64, "net": "b", "flag": False, "fixed": 3, "momentum": 0.9},
         {"lr": 0.1, "width": 8, "net": "b", "flag": True, "fixed": 3, "momentum": 0.5, "odd": 1},
     ]
-    space = space_of(configs)
+    space = infer_space(configs)
     assert space == ft.Space(
         lr=ft.Float(0.001, 0.5, log=True),
         width=ft.Float(8, 64),
@@ -79,7 +79,7 @@ def test_runs_without_configurations_and_the_same_one_twice():
 
 def test_a_diverged_curve_is_evidence_and_has_no_chance():
     found, _ = curves(5)
-    study = study_of([*found, ft.Curve(found[0].config, (*found[0].losses[:3], math.inf), "lost")], 20)
+    study = study_from_curves([*found, ft.Curve(found[0].config, (*found[0].losses[:3], math.inf), "lost")], 20)
     assert study.runs[-1].state == "diverged"
     assert 6 not in study.p_min()
 

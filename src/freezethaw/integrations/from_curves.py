@@ -1,4 +1,4 @@
-"""Forecasts for curves that somebody else trained: they become the runs of a study that never asks."""
+"""Forecasts for learning curves of other tools: a study is built from the curves and only its model is used."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from freezethaw.doors.curves import Curve
 from freezethaw.errors import CurveError
+from freezethaw.integrations.curves import Curve
 from freezethaw.losses import Forecast
 from freezethaw.records import Run
 from freezethaw.space import Choice, Float, Space
 from freezethaw.study import Study
 
-LOG_SPAN = 100.0  # positive numbers that span more than this are compared by their logarithms
+LOG_SPAN = 100.0  # a positive parameter with a larger ratio of maximum to minimum gets a log scale
 
 Direction = Literal["minimize", "maximize"]
 
@@ -21,19 +21,19 @@ Direction = Literal["minimize", "maximize"]
 def forecast(
     curves: Iterable[Curve], max_epochs: int, direction: Direction = "minimize", space: Space | None = None
 ) -> tuple[Forecast, ...]:
-    """Where each curve would end at `max_epochs`, learnt from all of them; `space` is read off them unless given."""
-    study = study_of(tuple(curves), max_epochs, direction, space)
+    """Forecast the loss of each curve at `max_epochs`. By default the space is inferred from the configurations."""
+    study = study_from_curves(tuple(curves), max_epochs, direction, space)
     return tuple(study.forecast(run.number) for run in study.runs)
 
 
-def study_of(
+def study_from_curves(
     curves: Sequence[Curve], max_epochs: int, direction: Direction = "minimize", space: Space | None = None
 ) -> Study:
-    """A study that has these curves as runs 1, 2, ..."""
+    """A study with these curves as runs 1, 2, ..."""
     if not curves:
         raise CurveError("there are no curves to forecast")
     if space is None:
-        space, curves = _readable(curves)
+        space, curves = _with_inferred_space(curves)
     times = Counter(repr(sorted(curve.config.items())) for curve in curves)
     study = Study(space, max_epochs, direction=direction, repeats=max(times.values()))
     add_curves(study, curves)
@@ -41,7 +41,7 @@ def study_of(
 
 
 def add_curves(study: Study, curves: Sequence[Curve]) -> tuple[Run, ...]:
-    """Add curves to a study, as evidence; all or none."""
+    """Add learning curves to a study, all or none."""
     for curve in curves:
         if len(curve.losses) > study.max_epochs:
             raise CurveError(
@@ -50,17 +50,19 @@ def add_curves(study: Study, curves: Sequence[Curve]) -> tuple[Run, ...]:
     return study.add_runs((curve.config, curve.losses) for curve in curves)
 
 
-def space_of(configs: Sequence[dict[str, Any]]) -> Space:
-    """The smallest space that holds these configurations.
+def infer_space(configs: Sequence[dict[str, Any]]) -> Space:
+    """The smallest space that contains these configurations.
 
-    Numbers are a `Float`, all else a `Choice`, one value a fixed one. A parameter that some of them lack has a
-    condition where one other choice explains it, and else is left out.
+    Numbers become a `Float`, other values a `Choice`, a single value a constant. A parameter that some configurations
+    lack becomes conditional if one other choice explains it; otherwise it is left out.
     """
     names = list(dict.fromkeys(name for config in configs for name in config))
-    return Space({name: entry for name in names if (entry := _entry(name, names, configs)) is not None})
+    return Space(
+        {name: parameter for name in names if (parameter := _infer_parameter(name, names, configs)) is not None}
+    )
 
 
-def _entry(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]]) -> Any:
+def _infer_parameter(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]]) -> Any:
     values = [config[name] for config in configs if name in config]
     when = None
     if len(values) < len(configs):
@@ -78,7 +80,7 @@ def _entry(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]]) -
 
 
 def _condition(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]]) -> dict[str, list[Any]] | None:
-    """The choice that says which configurations have this parameter, and its values."""
+    """The choice that determines which configurations have this parameter, with the values for which they do."""
     for other in names:
         if not all(isinstance(config.get(other), str | bool) for config in configs):
             continue
@@ -88,15 +90,15 @@ def _condition(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]
     return None
 
 
-def _readable(curves: Sequence[Curve]) -> tuple[Space, Sequence[Curve]]:
-    """A space for the curves, and the curves with what of their configurations is in it."""
-    space = space_of([curve.config for curve in curves])
+def _with_inferred_space(curves: Sequence[Curve]) -> tuple[Space, Sequence[Curve]]:
+    """An inferred space, and the curves with their configurations restricted to it."""
+    space = infer_space([curve.config for curve in curves])
     known = {*space.parameters, *space.fixed}
     if space.parameters:
         return space, [
             Curve({k: v for k, v in curve.config.items() if k in known}, curve.losses, curve.name) for curve in curves
         ]
-    # nothing tells the runs apart: each is a configuration of its own, as far from the others as can be
-    labels = [str(place) for place in range(1, len(curves) + 1)]
+    # no parameter differs: each run gets a category of its own
+    labels = [str(number) for number in range(1, len(curves) + 1)]
     space = Space(run=Choice(*labels) if len(labels) > 1 else labels[0])
     return space, [Curve({"run": label}, c.losses, c.name) for label, c in zip(labels, curves, strict=True)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import freezethaw as ft
-from freezethaw.doors import read_tensorboard
+from freezethaw.integrations import read_tensorboard
 
 FILES = Path(__file__).parent / "files" / "tensorboard"  # written by tensorboardX 2.6; the host's name replaced
 
@@ -56,5 +56,5 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(ft.CurveError, match="no event files"):
         read_tensorboard(tmp_path)
     (tmp_path / "tfevents").write_bytes(struct.pack("<QI", 3, 0) + b"\xff\xff\xff" + bytes(4))
-    with pytest.raises(ft.CurveError, match="is no event file"):
+    with pytest.raises(ft.CurveError, match="is not a TensorBoard event file"):
         read_tensorboard(tmp_path)

@@ -1,4 +1,4 @@
-"""Curves that somebody else trained: what one is, and how it is read from a table that another tool wrote."""
+"""Learning curves of other tools, and how they are read from tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from freezethaw.errors import CurveError
 
 Row = dict[str, Any]
 
-# names of columns, best first; compared without case, spaces, dashes and underscores
+# column names in order of preference, compared without case, spaces, dashes and underscores
 RUN = ("runid", "trialid", "run", "trial", "runuuid", "trialnumber", "id", "name", "runname", "trialname")
 EPOCH = ("epoch", "epochs", "trainingiteration", "iteration", "step", "globalstep", "trainer/globalstep")
 METRIC = ("loss", "valloss", "validationloss", "val/loss", "validloss", "evalloss", "eval/loss", "testloss")
-CONFIG = ("config/", "config.", "params.", "params/", "param.", "hparams.", "hparams/")  # how names of values begin
-MERELY_KEPT = {
+CONFIG = ("config/", "config.", "params.", "params/", "param.", "hparams.", "hparams/")  # prefixes of parameter columns
+METADATA = {
     "runtime", "timestamp", "date", "datetime", "created", "createdat", "updatedat", "starttime", "endtime",
     "state", "status", "done", "hostname", "nodeip", "pid", "user", "username", "experimentid", "experimentname",
     "experimenttag", "trialid", "runid", "runuuid", "runname", "trialname", "trialnumber", "name", "id",
@@ -32,7 +32,7 @@ MERELY_KEPT = {
 
 @dataclass(frozen=True)
 class Curve:
-    """The losses of one run, epoch after epoch; the last may be not finite, where the run diverged."""
+    """The losses of one run, one per epoch. The last may be infinite or NaN: the run diverged."""
 
     config: dict[str, Any]
     losses: tuple[float, ...]
@@ -42,18 +42,18 @@ class Curve:
         if not self.losses:
             raise CurveError(f"run {self.name!r} has no losses")
         if not all(map(math.isfinite, self.losses[:-1])):
-            raise CurveError(f"run {self.name!r} has a loss that is not finite before its last one")
+            raise CurveError(f"run {self.name!r} has a loss that is not finite before its last epoch")
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended with a loss that is not finite."""
+        """Whether the last loss is not finite."""
         return not math.isfinite(self.losses[-1])
 
 
 def curve_of(losses: Mapping[float, float], config: Mapping[str, Any], name: str, usual: float = 1.0) -> Curve:
-    """A curve from losses by epoch, which may begin at 0 or at 1 and be any distance apart; it ends where it diverged.
+    """A curve from losses by epoch. Epochs start at 0 or 1 and are equally spaced; a diverged curve ends there.
 
-    One loss alone does not say how far apart they would be: then it is as `usual`.
+    The spacing of a curve with one loss is `usual`.
     """
     epochs = sorted(losses)
     if not epochs:
@@ -63,53 +63,53 @@ def curve_of(losses: Mapping[float, float], config: Mapping[str, Any], name: str
     for before, found in zip(epochs, distances, strict=False):
         if found > 1.001 * distance:
             raise CurveError(
-                f"run {name!r} has a gap: no loss between {before:g} and {before + found:g}, and elsewhere one every "
-                f"{distance:g}; keep only rows that are equally far apart"
+                f"run {name!r} has a gap: no loss between epochs {before:g} and {before + found:g}, but otherwise one "
+                f"every {distance:g}; keep only equally spaced rows"
             )
     if epochs[0] > 1.001 * distance:
-        raise CurveError(f"run {name!r} begins at {epochs[0]:g}: its first losses are missing")
+        raise CurveError(f"run {name!r} starts at epoch {epochs[0]:g}: its first losses are missing")
     values = [losses[epoch] for epoch in epochs]
     ends = next((i for i, value in enumerate(values, 1) if not math.isfinite(value)), len(values))
     return Curve(dict(config), tuple(values[:ends]), name)
 
 
 def usual_distance(runs: Iterable[Iterable[float]]) -> float:
-    """How far apart the epochs of runs are; 1 where none has two."""
+    """The smallest spacing of epochs; 1 if no run has two epochs."""
     return min((later - earlier for epochs in runs for earlier, later in pairwise(sorted(epochs))), default=1.0)
 
 
 def read_table(path: str | Path, metric: str | None = None) -> tuple[Curve, ...]:
-    """Curves from a CSV, JSON or JSONL file with one row for each epoch of each run.
+    """Read learning curves from a CSV, TSV, JSON or JSONL file with one row per epoch and run.
 
-    Columns are known by their names: the run (`run_id`, `trial_id`, `Name`, ...), the epoch (`epoch`,
-    `training_iteration`, `step`, ...) and the loss, which is `metric` or something like `loss` or `val_loss`.
-    Values named `config/...` or `params....` are the configuration; where there are none, it is every column that
-    never changes within a run. A chart of W&B, with a column `RUN - METRIC` for each run, is read too.
+    Columns are recognised by name: the run (`run_id`, `trial_id`, `Name`, ...), the epoch (`epoch`,
+    `training_iteration`, `step`, ...) and the loss (`metric`, or by default `loss`, `val_loss`, ...). Columns
+    `config/...` and `params....` are the configuration; without any, every column that is constant within each run.
+    A W&B chart, with a column `RUN - METRIC` for each run, is read too.
     """
     file = Path(path)
-    rows = [row | _beside(file) for row in _rows(file)]
+    rows = [row | _ray_tune_config(file) for row in _rows(file)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not rows:
         raise CurveError(f"{file.name} has no rows")
-    of_chart = _chart(rows, columns, metric)
-    if of_chart:
-        return of_chart
-    if {"key", "value"} <= set(columns):  # MLflow's history of a metric
-        rows, columns, metric = _of_key(rows, columns, metric)
+    chart = _chart(rows, columns, metric)
+    if chart:
+        return chart
+    if {"key", "value"} <= set(columns):  # MLflow's metric history
+        rows, columns, metric = _select_metric(rows, columns, metric)
     loss = str(_column(columns, METRIC, "loss", metric))
-    rows = [row for row in rows if _there(row.get(loss))]
+    rows = [row for row in rows if _present(row.get(loss))]
     if not rows:
-        raise CurveError(f"column {loss!r} is empty; {_there_are(columns)}")
+        raise CurveError(f"column {loss!r} is empty; {_list(columns)}")
     run = _column(columns, RUN, "run", optional=True)
     epoch = _column(columns, EPOCH, "epoch", optional=run is not None)
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if run is not None and not _known(row.get(run)):
-            raise CurveError(f"column {run!r} is empty in some rows; each row says of which run it is")
+            raise CurveError(f"column {run!r} is empty in some rows; every row must name its run")
         groups.setdefault("1" if run is None else str(row[run]), []).append(row)
     if len(groups) > 1 and all(len(group) == 1 for group in groups.values()):
         raise CurveError(
-            f"{file.name} has one row for each {run}: a summary, not curves; export the history, one row for each epoch"
+            f"{file.name} has only one row per {run}: it is a summary; export the history, with one row per epoch"
         )
     names = _configuration(groups, [name for name in columns if name not in (run, epoch, loss)])
     usual = 1.0
@@ -126,29 +126,29 @@ def _rows(file: Path) -> list[Row]:
     try:
         match file.suffix.lower():
             case ".json" | ".jsonl" | ".ndjson":
-                return [_flat(row) for row in _json_rows(text)]
+                return [_flatten(row) for row in _json_rows(text)]
             case ".csv" | ".tsv" | ".txt":
                 first = text.partition("\n")[0]
                 reader = csv.DictReader(text.splitlines(), delimiter="\t" if "\t" in first else ",", strict=True)
-                return [{k: _value(v) for k, v in row.items() if k} for row in reader]
+                return [{k: _parse(v) for k, v in row.items() if k} for row in reader]
     except (ValueError, TypeError, csv.Error) as error:
-        raise CurveError(f"{file.name} is no table: {error}") from None
-    raise CurveError(f"{file.name}: a table ends with .csv, .tsv, .json or .jsonl")
+        raise CurveError(f"{file.name} is not a table: {error}") from None
+    raise CurveError(f"{file.name}: the extension must be .csv, .tsv, .json or .jsonl")
 
 
-def _beside(file: Path) -> Row:
-    """The configuration that Ray Tune writes beside the results of each run."""
+def _ray_tune_config(file: Path) -> Row:
+    """The configuration in the params.json that Ray Tune writes beside the results of a run."""
     params = file.with_name("params.json")
     if file.name not in ("progress.csv", "result.json") or not params.is_file():
         return {}
     try:
-        return _flat({"config": json.loads(params.read_text(encoding="utf-8"))})
+        return _flatten({"config": json.loads(params.read_text(encoding="utf-8"))})
     except ValueError as error:
-        raise CurveError(f"{params} is no JSON: {error}") from None
+        raise CurveError(f"{params} is not valid JSON: {error}") from None
 
 
 def _json_rows(text: str) -> list[Mapping[str, Any]]:
-    """A list of rows, a dict of columns, or one row on each line."""
+    """Rows from a list of rows, a dict of columns, or one row per line."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -164,12 +164,12 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
     return list(found)
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> Row:
-    """Without nesting: {"config": {"lr": 1}} becomes {"config/lr": 1}."""
+def _flatten(row: Mapping[str, Any], before: str = "") -> Row:
+    """Flatten nested mappings: {"config": {"lr": 1}} becomes {"config/lr": 1}."""
     found: Row = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{key}/")
+            found |= _flatten(value, f"{before}{key}/")
         elif isinstance(value, list):
             found[f"{before}{key}"] = json.dumps(value)
         else:
@@ -177,8 +177,8 @@ def _flat(row: Mapping[str, Any], before: str = "") -> Row:
     return found
 
 
-def _value(text: Any) -> Any:
-    """A cell of a CSV file as a number, a truth value or a text; None where it is empty."""
+def _parse(text: Any) -> Any:
+    """Parse a CSV cell as a number, a Boolean or a text; None if it is empty."""
     if text is None or not isinstance(text, str) or not text.strip():
         return None
     text = text.strip()
@@ -192,19 +192,19 @@ def _value(text: Any) -> Any:
     return text
 
 
-def _there(value: Any) -> bool:
+def _present(value: Any) -> bool:
     return value is not None and value != ""
 
 
 def _known(value: Any) -> bool:
-    return _there(value) and not (isinstance(value, float) and math.isnan(value))
+    return _present(value) and not (isinstance(value, float) and math.isnan(value))
 
 
-def _like(name: str) -> str:
+def _normalised(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-def _there_are(columns: Iterable[str]) -> str:
+def _list(columns: Iterable[str]) -> str:
     names = list(columns)
     return f"there are: {', '.join(names[:30])}{' ...' if len(names) > 30 else ''}"
 
@@ -214,29 +214,29 @@ def _column(
 ) -> str | None:
     if wanted is not None:
         exact = [name for name in columns if name == wanted] or [
-            name for name in columns if _like(name) == _like(wanted)
+            name for name in columns if _normalised(name) == _normalised(wanted)
         ]
         if not exact:
-            raise CurveError(f"there is no column {wanted!r}; {_there_are(columns)}")
+            raise CurveError(f"there is no column {wanted!r}; {_list(columns)}")
         return exact[0]
-    found = next((name for like in known for name in columns if _like(name) == like), None)
+    found = next((name for like in known for name in columns if _normalised(name) == like), None)
     if found is None and not optional:
-        said = "say which one it is with metric" if what == "loss" else f"rename one to {what!r}"
-        raise CurveError(f"no column looks like the {what}; {said}; {_there_are(columns)}")
+        advice = "name it with metric" if what == "loss" else f"rename one to {what!r}"
+        raise CurveError(f"no column looks like the {what}; {advice}; {_list(columns)}")
     return found
 
 
-def _of_key(rows: list[Row], columns: list[str], metric: str | None) -> tuple[list[Row], list[str], str]:
-    """Rows of one metric where each row has the metric's name as its key."""
+def _select_metric(rows: list[Row], columns: list[str], metric: str | None) -> tuple[list[Row], list[str], str]:
+    """Select the rows of one metric, whose name is in the column `key`."""
     keys = list(dict.fromkeys(str(row.get("key")) for row in rows))
     wanted = keys[0] if metric is None and len(keys) == 1 else metric or _column(keys, METRIC, "loss")
     if wanted not in keys:
-        raise CurveError(f"there is no metric {wanted!r} in the column 'key'; {_there_are(keys)}")
+        raise CurveError(f"there is no metric {wanted!r} in the column 'key'; {_list(keys)}")
     return [row for row in rows if str(row.get("key")) == wanted], columns, "value"
 
 
 def _chart(rows: list[Row], columns: list[str], metric: str | None) -> tuple[Curve, ...]:
-    """The curves of a chart: a column of epochs, and one `RUN - METRIC` for each run. None where it is no chart."""
+    """The curves of a W&B chart: a column of epochs and a column `RUN - METRIC` per run. Empty if it is no chart."""
     epoch = _column(columns, EPOCH, "epoch", optional=True)
     named = {name: name.rsplit(" - ", 1) for name in columns if " - " in name and not name.endswith(("__MIN", "__MAX"))}
     if epoch is None or not named:
@@ -244,30 +244,34 @@ def _chart(rows: list[Row], columns: list[str], metric: str | None) -> tuple[Cur
     metrics = Counter(of for _, of in named.values() if of != epoch and not of.startswith("_"))
     of = metric or (next(iter(metrics)) if len(metrics) == 1 else _column(list(metrics), METRIC, "loss"))
     if of not in metrics:
-        raise CurveError(f"there is no column '... - {of}'; {_there_are(columns)}")
+        raise CurveError(f"there is no column '... - {of}'; {_list(columns)}")
     curves = []
     for column, (run, found) in named.items():
-        losses = {_number(row, epoch, run): _number(row, column, run) for row in rows if _there(row.get(column))}
+        losses = {_number(row, epoch, run): _number(row, column, run) for row in rows if _present(row.get(column))}
         if found == of and losses:
             curves.append(curve_of(losses, {}, run))
     return tuple(curves)
 
 
 def _configuration(groups: Mapping[str, Sequence[Row]], columns: Sequence[str]) -> dict[str, str]:
-    """Which columns are the configuration, and the names of its values."""
-    said = {name: name[len(p) :] for name in columns for p in CONFIG if name.startswith(p) and name != p}
-    if said:
-        return said
-    return {name: name for name in columns if not _merely_kept(name) and _is_value(name, groups)}
+    """The columns of the configuration, with the names of the parameters."""
+    prefixed = {name: name[len(p) :] for name in columns for p in CONFIG if name.startswith(p) and name != p}
+    if prefixed:
+        return prefixed
+    return {name: name for name in columns if not _is_metadata(name) and _is_value(name, groups)}
 
 
-def _merely_kept(name: str) -> bool:
-    like = _like(name)
-    return name.startswith("_") or like in MERELY_KEPT or like.startswith(("time", "metrics.", "system/", "unnamed:"))
+def _is_metadata(name: str) -> bool:
+    normalised = _normalised(name)
+    return (
+        name.startswith("_")
+        or normalised in METADATA
+        or normalised.startswith(("time", "metrics.", "system/", "unnamed:"))
+    )
 
 
 def _is_value(name: str, groups: Mapping[str, Sequence[Row]]) -> bool:
-    """Whether a column never changes within a run; a text that is another one in each run is only its name."""
+    """Whether a column is constant within each run. A text that differs between all runs is a name, not a value."""
     found = [{json.dumps(row.get(name), default=str) for row in group} for group in groups.values()]
     if any(len(values) > 1 for values in found):
         return False
@@ -280,19 +284,19 @@ def _read_run(
     name: str, rows: Sequence[Row], epoch: str | None, loss: str, names: Mapping[str, str], usual: float
 ) -> Curve:
     losses = {}
-    for number, row in enumerate(rows, 1):  # where an epoch was trained twice, the later row counts
+    for number, row in enumerate(rows, 1):  # the later of two rows for one epoch counts
         losses[float(number) if epoch is None else _number(row, epoch, name)] = _number(row, loss, name)
     last = rows[-1]
     values = {short: last.get(column) for column, short in names.items()}
-    values = {k: _value(v) if isinstance(v, str) else v for k, v in values.items()}  # MLflow's numbers are texts
+    values = {k: _parse(v) if isinstance(v, str) else v for k, v in values.items()}  # MLflow stores numbers as texts
     config = {k: v for k, v in values.items() if _known(v)}
     return curve_of(losses, config, name, usual)
 
 
 def _number(row: Row, column: str, run: str) -> float:
     value = row.get(column)
-    if isinstance(value, str):  # JSON has no NaN, so that it comes as a text
-        value = _value(value)
+    if isinstance(value, str):  # JSON has no NaN: it is written as a text
+        value = _parse(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CurveError(f"run {run!r}: column {column!r} has {value!r}, which is no number")
+        raise CurveError(f"run {run!r}: {value!r} in column {column!r} is not a number")
     return float(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import freezethaw as ft
-from freezethaw.doors import read_table
+from freezethaw.integrations import read_table
 
 FILES = Path(__file__).parent / "files"  # written by Ray 2.60 and MLflow 3.17; hosts and process numbers replaced
 
@@ -117,12 +117,15 @@ def test_steps_may_be_long_and_the_later_row_counts(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("run,epoch,score\na,1,2\n", "no column looks like the loss; say which .* there are: run, epoch, score"),
+        (
+            "run,epoch,score\na,1,2\n",
+            "no column looks like the loss; name it .* there are: run, epoch, score",
+        ),
         ("loss,lr\n1,2\n", "no column looks like the epoch; .* there are: loss, lr"),
-        ("run,epoch,loss\na,1,good\n", "run 'a': column 'loss' has 'good', which is no number"),
-        ("run,epoch,loss\na,1,2\na,2,2\na,5,1\n", "run 'a' has a gap: no loss between 2 and 5"),
-        ("run,epoch,loss\na,1,2\na,2,2\nb,10,1\n", "run 'b' begins at 10: its first losses are missing"),
-        ("run,epoch,loss\na,50,2\nb,50,2\n", "one row for each run: a summary, not curves"),
+        ("run,epoch,loss\na,1,good\n", "run 'a': 'good' in column 'loss' is not a number"),
+        ("run,epoch,loss\na,1,2\na,2,2\na,5,1\n", "run 'a' has a gap: no loss between epochs 2 and 5"),
+        ("run,epoch,loss\na,1,2\na,2,2\nb,10,1\n", "run 'b' starts at epoch 10: its first losses are missing"),
+        ("run,epoch,loss\na,50,2\nb,50,2\n", "one row per run: it is a summary"),
         ("run,epoch,loss\na,1,2\n,2,1\n", "column 'run' is empty in some rows"),
         ("run,epoch,loss\na,1,\n", "column 'loss' is empty"),
         ("run,epoch,loss\n", "has no rows"),
@@ -138,9 +141,9 @@ def test_a_metric_that_is_not_there_and_files_that_are_none(tmp_path):
         read_table(write(tmp_path, "run,epoch,loss\na,1,2\n"), metric="f1")
     with pytest.raises(ft.CurveError, match="cannot read"):
         read_table(tmp_path / "missing.csv")
-    with pytest.raises(ft.CurveError, match="is no table"):
+    with pytest.raises(ft.CurveError, match="is not a table"):
         read_table(write(tmp_path, "{no json", "bad.json"))
-    with pytest.raises(ft.CurveError, match=r"ends with \.csv"):
+    with pytest.raises(ft.CurveError, match=r"extension must be \.csv"):
         read_table(write(tmp_path, "x", "runs.xls"))
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 import freezethaw as ft
-from freezethaw.doors.optuna import read_optuna
+from freezethaw.integrations.optuna import read_optuna
 
 optuna = pytest.importorskip("optuna")
 SPACE = ft.Space(rate=ft.Float(1e-4, 1.0, log=True), optimizer=ft.Choice("sgd", "adam"))
@@ -77,7 +77,7 @@ def test_from_a_database_by_name(tmp_path):
     searched(5, url)
     assert len(read_optuna(url)) == 5
     searched(3, url, "other")
-    with pytest.raises(ft.CurveError, match="which study"):
+    with pytest.raises(ft.CurveError, match="choose a study with name"):
         read_optuna(url)
     with pytest.raises(ft.CurveError, match="no Optuna study 'third'"):
         read_optuna(url, "third")
@@ -128,13 +128,13 @@ def test_nothing_is_added_where_something_does_not_fit():
         with pytest.raises(ft.FreezeThawError, match=message):
             ft.import_optuna(old, into=study)
         assert not study.runs
-    with pytest.raises(ft.CurveError, match="is to minimize, and this one to maximize"):
+    with pytest.raises(ft.CurveError, match="has direction 'minimize', this one 'maximize'"):
         ft.import_optuna(old, into=ft.Study(SPACE, max_epochs=EPOCHS, direction="maximize"))
 
 
 def test_what_is_no_source_of_curves():
     study = ft.Study(SPACE, max_epochs=EPOCHS)
-    with pytest.raises(ft.CurveError, match="expected a study of Optuna"):
+    with pytest.raises(ft.CurveError, match="expected an Optuna study"):
         ft.import_optuna(3, into=study)
     with pytest.raises(ft.CurveError, match="no trial of the Optuna study 'empty' has intermediate values"):
         ft.import_optuna(optuna.create_study(study_name="empty"), into=study)
@@ -181,5 +181,5 @@ def test_a_run_outside_the_space_of_today_is_named(tmp_path):
         wide.add_run({"rate": 0.5, "optimizer": "sgd"}, [1.0])
     narrow = ft.Space(rate=ft.Float(1e-4, 0.1, log=True), optimizer=ft.Choice("sgd", "adam"))
     study = ft.Study(narrow, max_epochs=3, store=url)
-    with closing(study), pytest.raises(ft.CurveError, match="run 1 is no trial"):
+    with closing(study), pytest.raises(ft.CurveError, match="Optuna does not accept run 1"):
         ft.export_optuna(study)

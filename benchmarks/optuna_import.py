@@ -1,6 +1,6 @@
 """An Optuna study with 200 pruned trials on real curves: how quickly it is imported, and what its forecasts are worth.
 
-python -m benchmarks.optuna_door                benchmarks/results/optuna_door.json
+python -m benchmarks.optuna_import                benchmarks/results/optuna_import.json
 
 Optuna prunes by its median rule, on rows of a table in random order. The table knows how each pruned trial would have
 gone on; the forecasts of our model are compared with that.
@@ -26,7 +26,7 @@ import numpy as np
 import freezethaw as ft
 from benchmarks import tables
 
-RESULTS = Path(__file__).parent / "results" / "optuna_door.json"
+RESULTS = Path(__file__).parent / "results" / "optuna_import.json"
 TABLES = ("lcbench", "taskset")  # the first table of each
 PRUNED = 200
 
@@ -122,7 +122,7 @@ def _ranked(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.optuna_door")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optuna_import")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)

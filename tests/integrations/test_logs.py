@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import freezethaw as ft
-from freezethaw.doors import MLflowLog, TensorBoardLog, WandbLog, read_tensorboard
 from freezethaw.errors import MissingLibrary
+from freezethaw.integrations import MLflowLog, TensorBoardLog, WandbLog, read_tensorboard
 from tests.runtime.test_notices import spoilt
 from tests.runtime.trainings import BAD, GOOD, SPACE, descend
 

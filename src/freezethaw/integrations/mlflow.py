@@ -1,4 +1,4 @@
-"""To MLflow: each run of a study is a run of an experiment there. MLflow is needed only where this is used."""
+"""Log a search to MLflow: one MLflow run per run of the study. MLflow is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ STATUS = {"decided": "RUNNING", "frozen": "SCHEDULED", "finished": "FINISHED", "
 
 
 class MLflowLog:
-    """A callback of `ft.tune`: losses, configurations, states and reasons go to MLflow.
+    """A callback for `ft.tune` that logs losses, configurations, states and reasons to MLflow.
 
-    `experiment` is made where there is none. A study that is continued goes on in the same runs: give it an experiment
-    of its own. `tracking_uri` None: as MLflow is set up.
+    The experiment is created if it does not exist. Use one experiment per study: a continued study continues its MLflow
+    runs. `tracking_uri` defaults to MLflow's own setting.
     """
 
     def __init__(self, experiment: str, tracking_uri: str | None = None, metric: str = "loss") -> None:
@@ -26,10 +26,10 @@ class MLflowLog:
         known = self._client.get_experiment_by_name(experiment)
         self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
         self._metric = metric
-        self._runs: dict[int, str] = {}  # by number in the study
+        self._runs: dict[int, str] = {}  # MLflow run ID by run number
 
     def __call__(self, notice: Notice) -> None:
-        """Log what happened."""
+        """Log one notice."""
         if notice.run is None:
             return
         run = self._run(notice.run, dict(notice.config or {}))
@@ -44,7 +44,7 @@ class MLflowLog:
                 self._client.update_run(run, STATUS[notice.kind])
 
     def _run(self, number: int, config: dict[str, Any]) -> str:
-        """Its identifier in MLflow, where it may have begun in an earlier call."""
+        """The MLflow run ID, found or created."""
         if number not in self._runs:
             known = self._client.search_runs([self._experiment], f"tags.`{RUN}` = '{number}'", max_results=1)
             if known:
