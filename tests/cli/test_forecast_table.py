@@ -39,7 +39,7 @@ def test_it_is_shown_to_people_and_may_be_maximized(cli, table):
     shown = cli("forecast", str(table), "--max-epochs", "12", "--metric", "accuracy", "--maximize").stdout
     lines = shown.splitlines()
     assert lines[0] == "4 runs, forecast at epoch 12"
-    assert "ends best" in lines[2]
+    assert "P(best)" in lines[2]
     assert [line.split()[0] for line in lines[3:]] == ["good", "young", "bad", "lost"]
 
 

@@ -1,4 +1,4 @@
-"""Take the numbers of a study elsewhere: CSV, JSON, Parquet."""
+"""The command `export`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, opened_stored
+from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, open_stored_study
 from freezethaw.plain import plain
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What an export is written as."""
+    """File formats."""
 
     csv = "csv"
     json = "json"
@@ -30,17 +30,20 @@ class Format(StrEnum):
 def export(
     store: StoreOption,
     name: NameOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output unless said.")] = None,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="Unless said, what the file's name ends with, else csv.")
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file; by default standard output.")
     ] = None,
-    runs: Annotated[bool, typer.Option("--runs", help="One row for each run, not for each epoch.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="File format; by default from the extension of the output file, or csv."),
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="One row per run instead of one per epoch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
 ) -> None:
-    """Write every loss as a table.
+    """Write all losses as a table.
 
-    CSV, JSON, or Parquet (needs pandas and pyarrow). Columns of parameters begin with `config.`,
-    those of other metrics with `metric.`.
+    Formats are CSV, JSON and Parquet (needs pandas and pyarrow). Columns of parameters start with `config.`, columns of
+    further metrics with `metric.`.
 
     \b
     Examples:
@@ -48,10 +51,10 @@ def export(
       freezethaw export --store sqlite:///digits.db --runs -o runs.json
       freezethaw export --store sqlite:///digits.db -o digits.parquet
     """
-    form = Format.json if as_json else form or _of_name(output)
+    form = Format.json if as_json else form or _format_of(output)
     if form is Format.parquet and output is None:
-        raise UsageError("Parquet is no text: say where to with --output FILE")
-    with opened_stored(store, name) as (_, study):
+        raise UsageError("Parquet is a binary format: --output FILE is required")
+    with open_stored_study(store, name) as (_, study):
         known = study.load()
         tags = known.definition.get("tags")
         rows = _run_rows(known) if runs else _epoch_rows(known, study)
@@ -64,7 +67,7 @@ def export(
         fail(f"cannot write {output}: {error.strerror}")
 
 
-def _of_name(output: Path | None) -> Format:
+def _format_of(output: Path | None) -> Format:
     ending = "" if output is None else output.suffix.lstrip(".").lower()
     return Format(ending) if ending in list(Format) else Format.csv
 
@@ -74,10 +77,10 @@ def _epoch_rows(known: Snapshot, study: StoredStudy) -> list[dict[str, Any]]:
     for run in known.runs:
         metrics = study.metrics(run.number)
         config = {f"config.{key}": value for key, value in run.config.items()}
-        for place, loss in enumerate(run.losses):
-            row = {"run": run.number, "epoch": place + 1, "loss": loss, "seconds": run.seconds[place]}
+        for i, loss in enumerate(run.losses):
+            row = {"run": run.number, "epoch": i + 1, "loss": loss, "seconds": run.seconds[i]}
             row |= {"state": run.state} | config
-            rows.append(row | {f"metric.{key}": value for key, value in metrics[place].items()})
+            rows.append(row | {f"metric.{key}": value for key, value in metrics[i].items()})
     return rows
 
 
@@ -125,4 +128,4 @@ def _write_parquet(rows: list[dict[str, Any]], output: Path) -> None:
 
         pd.DataFrame(rows).to_parquet(output)
     except ImportError:
-        fail("Parquet needs pandas and pyarrow: pip install pandas pyarrow; CSV and JSON need nothing")
+        fail("Parquet needs pandas and pyarrow: pip install pandas pyarrow")

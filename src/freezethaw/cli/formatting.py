@@ -1,4 +1,4 @@
-"""Numbers, configurations, curves and durations as people read them in a terminal."""
+"""Numbers, configurations, durations and learning curves as text for a terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from freezethaw.plain import duration, number, size
 
-__all__ = ["DIRECTIONS", "config", "count", "duration", "number", "percent", "size", "sparkline"]
+__all__ = ["config", "count", "duration", "number", "percent", "size", "sparkline"]
 
-DIRECTIONS = {"minimize": "minimised", "maximize": "maximised"}
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -19,9 +18,9 @@ def config(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={number(v, 4)}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items())
 
 
-def percent(chance: float) -> str:
-    """A chance."""
-    return "–" if not math.isfinite(chance) else f"{100 * chance:.1f} %"
+def percent(probability: float) -> str:
+    """A probability in percent."""
+    return "–" if not math.isfinite(probability) else f"{100 * probability:.1f} %"
 
 
 def count(value: int, word: str) -> str:
@@ -30,14 +29,14 @@ def count(value: int, word: str) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """A curve in one line of text, thinned to `width` characters; blanks where it is not finite."""
+    """A learning curve as one line of at most `width` block characters; blank where it is not finite."""
     if not values:
         return ""
     width = min(width, len(values))
-    thinned = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
-    finite = [value for value in thinned if math.isfinite(value)]
+    sampled = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
+    finite = [value for value in sampled if math.isfinite(value)]
     if not finite:
         return " " * width
     low, high = min(finite), max(finite)
     scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BLOCKS[round((v - low) * scale)] if math.isfinite(v) else " " for v in thinned)
+    return "".join(BLOCKS[round((v - low) * scale)] if math.isfinite(v) else " " for v in sampled)

@@ -1,4 +1,4 @@
-"""Commands that look at a study: what they show, for people and as JSON."""
+"""Commands that read a study: their output as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import freezethaw as ft
-from freezethaw.cli import words
+from freezethaw.cli import formatting
 from tests.cli.conftest import SPACE, advance
 
 
@@ -36,7 +36,7 @@ def test_status(cli, filled):
     study.close()
     for text in ("study one in sqlite:///", "of 40 epochs", f"{lowest:.5g}", "1 failed", "1 pending", decision.reason):
         assert text in shown
-    assert f"under way run {decision.run}" in shown
+    assert f"training  run {decision.run}" in shown
     found = read(cli, "status", "--last", "3", store=filled)
     assert found["best"]["loss"] == lowest
     assert found["budget"]["epochs"] == 40
@@ -70,7 +70,7 @@ def test_best(cli, filled):
     assert found["end"]["low"] < found["end"]["mean"] < found["end"]["high"]
     assert found["checkpoint"] is None
     shown = cli("best", store=filled).stdout
-    assert "checkpoint  none is kept" in shown
+    assert "checkpoint  none" in shown
     assert f"run {best.run}, epoch {best.epoch}: loss {best.loss:.5g}" in shown
     assert f"kind = {best.config['kind']!r}" in shown
 
@@ -105,7 +105,7 @@ def test_explain(cli, filled):
 
 def test_replay(cli, filled):
     assert read(cli, "replay", "9", store=filled)["same"] is True
-    assert "taken again: the same" in cli("replay", "9", store=filled).stdout
+    assert "replayed: identical" in cli("replay", "9", store=filled).stdout
 
 
 def test_a_replay_that_differs(cli, tmp_path):
@@ -146,7 +146,7 @@ def test_export_to_parquet(cli, filled, tmp_path):
     else:
         cli("export", "-o", tmp_path / "x.parquet", store=filled)
         assert len(pandas.read_parquet(tmp_path / "x.parquet")) > 10
-    assert "say where to" in cli("export", "--format", "parquet", store=filled, code=2).stderr
+    assert "--output FILE is required" in cli("export", "--format", "parquet", store=filled, code=2).stderr
 
 
 def test_a_study_without_a_loss(cli, tmp_path):
@@ -197,18 +197,18 @@ def test_a_choice_among_studies(cli, tmp_path):
     url = f"sqlite:///{tmp_path}/two.db"
     for name in ("first", "[red]second"):
         ft.Study(SPACE, max_epochs=3, name=name, store=url).close()
-    assert "--name is one of 'first', '[red]second'" in cli("status", store=url, code=1).stderr
+    assert "choose a study with --name: 'first', '[red]second'" in cli("status", store=url, code=1).stderr
     assert "study [red]second in" in cli("status", "--name", "[red]second", store=url).stdout
     assert "there is no study 'third'" in cli("status", "--name", "third", store=url, code=1).stderr
 
 
-def test_words():
-    assert words.sparkline([8.0, 5.0, 1.0]) == "█▅▁"
-    assert words.sparkline([]) == ""
-    assert words.sparkline([1.0, 1.0]) == "▁▁"
-    assert words.sparkline([1.0, float("nan"), 2.0]) == "▁ █"
-    assert len(words.sparkline([float(i) for i in range(500)])) == 60
-    assert words.sparkline([float("nan")]) == " "
-    assert [words.duration(s) for s in (0, 0.394, 5, 120, 7200)] == ["0 s", "0.39 s", "5 s", "2 min", "2 h"]
-    assert [words.size(n) for n in (10, 12_300, 4_000_000, 5e12)] == ["10 bytes", "12.3 kB", "4 MB", "5000 GB"]
-    assert words.number(float("inf")) == "–"
+def test_formatting():
+    assert formatting.sparkline([8.0, 5.0, 1.0]) == "█▅▁"
+    assert formatting.sparkline([]) == ""
+    assert formatting.sparkline([1.0, 1.0]) == "▁▁"
+    assert formatting.sparkline([1.0, float("nan"), 2.0]) == "▁ █"
+    assert len(formatting.sparkline([float(i) for i in range(500)])) == 60
+    assert formatting.sparkline([float("nan")]) == " "
+    assert [formatting.duration(s) for s in (0, 0.394, 5, 120, 7200)] == ["0 s", "0.39 s", "5 s", "2 min", "2 h"]
+    assert [formatting.size(n) for n in (10, 12_300, 4_000_000, 5e12)] == ["10 bytes", "12.3 kB", "4 MB", "5000 GB"]
+    assert formatting.number(float("inf")) == "–"

@@ -27,7 +27,7 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     done = cli(*SEARCH, "--name", "mine")
     assert "ended: budget spent: 14 epochs" in done.stdout
     assert "best: run" in done.stdout
-    assert "to go on: the same command with a larger budget" in done.stdout
+    assert "to continue: the same command with a larger budget" in done.stdout
     assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
     assert "epoch    1  loss" in done.stdout  # progress, line by line
     lines = [line for line in done.stdout.splitlines() if line.startswith("  run ")]
@@ -110,11 +110,11 @@ def test_a_study_file(cli, training):
     ("text", "message"),
     [
         ("max_epoch = 3", "unknown key 'max_epoch'; did you mean 'max_epochs'?"),
-        ("zzz = 3", "unknown key 'zzz'; known are name, train"),
+        ("zzz = 3", "unknown key 'zzz'; known keys: name, train"),
         ("max_epochs = 'three'", "max_epochs is 'three'; it must be of type int"),
         ("workers = true", "workers is True; it must be of type int"),
         ("train = 'a.py'\ncommand = ['b']", "give train or command, not both"),
-        ("this is no toml", "is no TOML"),
+        ("this is no toml", "is not valid TOML"),
         (
             "train = 'train.py:train'\nmax_epochs = 6\nbudget = {epoch = 3}\n[space]\nx = 1.0",
             "budget: unknown key 'epoch'",
@@ -134,9 +134,9 @@ def test_study_files_with_mistakes(cli, training, text, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "train.py:train"], "which parameters?"),
-        (["run", "train.py:train", "--space", "space.toml"], "how long is a training?"),
-        (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "when to stop?"),
+        (["run", "train.py:train"], "--space FILE is required"),
+        (["run", "train.py:train", "--space", "space.toml"], "--max-epochs is required"),
+        (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "a budget is required"),
     ],
 )
 def test_what_is_missing_is_asked_for(cli, training, words, message):
@@ -189,10 +189,10 @@ def test_a_worker_joins(cli, training):
     url = f"sqlite:///{training}/joined.db"
     ft.Study(SPACE, max_epochs=6, name="joined", store=url, budget=10).close()
     done = cli("worker", "--name", "joined", "--store", url, "train.py:train", process=True)
-    assert done.stdout == "ended: budget spent: 10 epochs; trained 10 epochs here\n"
+    assert done.stdout == "ended: budget spent: 10 epochs; this worker trained 10 epochs\n"
     assert json.loads(cli("status", "--json", store=url).stdout)["epochs"] == 10
     assert "what to train?" in cli("worker", code=2).stderr
-    assert "where is the study?" in cli("worker", "train.py:train", code=2).stderr
+    assert "--store is required" in cli("worker", "train.py:train", code=2).stderr
     done = cli("worker", "--name", "nowhere", "train.py:train", store=url, code=1)  # the store of the environment
     assert "there is no study 'nowhere'" in done.stderr
     missing = cli("worker", "train.py:train", "--store", "sqlite:///missing.db", code=1)
@@ -239,7 +239,7 @@ def test_a_worker_joins_with_the_study_file_of_the_search(cli, training):
         f'train = "train.py:train"\nmax_epochs = 6\nbudget = 4\n{SPACE_FILE}'.replace("\n[", "\n[space.")
     )
     cli("run", "mine.toml", "--quiet", process=True)
-    assert "trained 0 epochs here" in cli("worker", "mine.toml", process=True).stdout
+    assert "this worker trained 0 epochs" in cli("worker", "mine.toml", process=True).stdout
     cli("run", "mine.toml", "--quiet", "--budget", "5", process=True)
     assert len(list((training / "checkpoints").glob("mine-*"))) == 1, "both keep checkpoints at the same place"
 
