@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import optuna_door, tables
+from benchmarks import optuna_import, tables
 
 from freezethaw import figures
 from freezethaw.figures import style
@@ -79,7 +79,7 @@ def synthetic_runs(rng: np.random.Generator) -> tuple[str, np.ndarray, np.ndarra
     return "synthetic", x, curves, Geometry.plain(2)
 
 
-def pruned_trials(found: optuna_door.Pruned, where: str) -> Any:
+def pruned_trials(found: optuna_import.Pruned, where: str) -> Any:
     """Forecasts of the last loss of pruned trials against what it would have been, beside their last losses."""
     low, median, high = found.quantiles
     edges = np.quantile(found.truth, [0.01, 0.99])  # a few trials end far off, and would squeeze all others together
@@ -128,7 +128,7 @@ def main(folder: Path = IMAGES) -> list[Path]:
     histograms = {suite: found["later"]["drift"]["pit"] for suite, found in kept.items()}
     written.append(figures.write_png(figures.calibration(histograms), folder / "calibration.png", 820, 480, scale=2))
     for suite, table in first_tables().items():
-        found, _ = optuna_door.played(table)
+        found, _ = optuna_import.played(table)
         name = folder / f"optuna_{suite}.png"
         written.append(figures.write_png(pruned_trials(found, NAMES[suite]), name, 640, 560, scale=2))
     return written
@@ -138,7 +138,7 @@ def first_tables() -> dict[str, tables.Table]:
     """Of each suite that the pruned trials are drawn for; none where there are no data."""
     known = {} if tables.data_folder() is None else tables.load()
     return {
-        suite: next(t for key, t in known.items() if key.startswith(suite)) for suite in optuna_door.TABLES if known
+        suite: next(t for key, t in known.items() if key.startswith(suite)) for suite in optuna_import.TABLES if known
     }
 
 

@@ -23,7 +23,7 @@ from freezethaw.cli.app import ORDER
 
 FOLDER = Path(__file__).parent / "reference"
 # public modules beside the package itself, and the adapters, whose libraries need not be installed
-MODULES = ("freezethaw.figures", "freezethaw.doors")
+MODULES = ("freezethaw.figures", "freezethaw.integrations")
 ADAPTERS = {
     "pytorch": ("thawed",), "distributed": ("everywhere",), "sklearn": ("thawed", "train_epoch"), "xgboost": ("boost",),
     "lightgbm": ("boost",), "keras": ("FreezeThaw",), "lightning": ("FreezeThaw",), "transformers": ("FreezeThaw",),

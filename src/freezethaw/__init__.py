@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from freezethaw.doors import Curve, export_optuna, forecast, import_optuna
-    from freezethaw.doors.ray_tune import ray_tune_config
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
         StudyFinished,
         TellError,
     )
+    from freezethaw.integrations import Curve, export_optuna, forecast, import_optuna
+    from freezethaw.integrations.ray_tune import ray_tune_config
     from freezethaw.records import Best, Budget, Checkpoints, Decision, Notice, Prices, Result, Run
     from freezethaw.runtime.ray import RayEngine
     from freezethaw.space import Choice, Float, Int, Space
@@ -42,7 +42,7 @@ _HOMES = {
     "CheckpointError": "errors",
     "Checkpoints": "records",
     "Choice": "space",
-    "Curve": "doors",
+    "Curve": "integrations",
     "CurveError": "errors",
     "Decision": "records",
     "Diverged": "errors",
@@ -65,10 +65,10 @@ _HOMES = {
     "StudyError": "errors",
     "StudyFinished": "errors",
     "TellError": "errors",
-    "export_optuna": "doors",
-    "forecast": "doors",
-    "import_optuna": "doors",
-    "ray_tune_config": "doors.ray_tune",
+    "export_optuna": "integrations",
+    "forecast": "integrations",
+    "import_optuna": "integrations",
+    "ray_tune_config": "integrations.ray_tune",
     "tune": "tune",
 }
 __all__ = [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-ELSEWHERE = {"adapters", "from_optuna", "from_ray_tune", "from_wandb_sweeps", "doors", "ray", "slurm", "scaling"}
+ELSEWHERE = {"adapters", "from_optuna", "from_ray_tune", "from_wandb_sweeps", "integrations", "ray", "slurm", "scaling"}
 OURS_ALONE = {"docs", "libraries", "dev"}  # extras that no user needs
 PAGES = [
     page

@@ -1,6 +1,19 @@
-"""The command line. Nothing heavy is imported before a command needs it: `--help` answers at once."""
+"""The command line: one module per command. Heavy libraries are imported only by the command that needs them."""
 
-from freezethaw.cli import asking, forecasting, joining, looking, searching, showing, taking_out
+from freezethaw.cli import best, check, dashboard, explain, export, forecast, report, run, status, studies, worker
 from freezethaw.cli.app import app
 
-__all__ = ["app", "asking", "forecasting", "joining", "looking", "searching", "showing", "taking_out"]
+__all__ = [
+    "app",
+    "best",
+    "check",
+    "dashboard",
+    "explain",
+    "export",
+    "forecast",
+    "report",
+    "run",
+    "status",
+    "studies",
+    "worker",
+]

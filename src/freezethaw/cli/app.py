@@ -1,4 +1,4 @@
-"""The application that commands belong to, and what they share: options, errors on one line, plain JSON."""
+"""The Typer application, and what commands share: options, error messages, JSON output, opening a store."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ ORDER = (
     "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "dashboard", "report",
     "export", "studies",
 )  # fmt: skip
-WIDE = 10_000  # columns where nobody looks at a screen: lines are not broken
+UNLIMITED_WIDTH = 10_000  # columns: lines are not wrapped if the output is not a terminal
 
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # where it comes from differs between versions of typer
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # its module differs between versions of typer
 
 
 class Commands(TyperGroup):
-    """Errors of this package are one line and exit code 1; no message shows a password."""
+    """Prints errors of this package on one line, with exit code 1. Passwords are masked in all messages."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order in which a new user needs them."""
+        """The commands, in the order in which a new user needs them."""
         return sorted(super().list_commands(ctx), key=lambda name: (*ORDER, name).index(name))
 
     def invoke(self, ctx: Any) -> Any:
@@ -48,21 +48,21 @@ class Commands(TyperGroup):
             fail(str(error))
         except UsageError as error:
             if hasattr(error, "message"):
-                error.message = masked(str(error.message))
+                error.message = mask(str(error.message))
             raise
 
 
-LEFT = 3  # exit code of a command that a signal asked to leave
+EXIT_STOPPED = 3  # exit code of a command that a signal has stopped
 app = typer.Typer(
     cls=Commands,
     name="freezethaw",
-    help="Tune anything that trains in epochs: start runs, freeze them, thaw those worth it.",
-    epilog="Start with: freezethaw demo. Options --store and --name say which study is meant; FREEZETHAW_STORE in the "
-    "environment stands for --store.",
+    help="Tune the hyperparameters of anything that trains in epochs.",
+    epilog="Try: freezethaw demo. Select a study with --store and --name; the environment variable FREEZETHAW_STORE is "
+    "the default of --store.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,  # plain help is three times as quick
-    pretty_exceptions_enable=False,  # would show local variables, passwords among them
+    rich_markup_mode=None,  # plain help is three times as fast
+    pretty_exceptions_enable=False,  # would print local variables, including passwords
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -84,8 +84,8 @@ def _main(
     _ = version
 
 
-def url_of(store: str | None) -> str | None:
-    """A store as it is told; the path of a file means an SQLite file."""
+def store_url(store: str | None) -> str | None:
+    """The URL of a store given as a URL or as the path of an SQLite file."""
     return store if store is None or ":" in store else f"sqlite:///{store}"
 
 
@@ -94,38 +94,38 @@ _STORE = typer.Option(
     envvar="FREEZETHAW_STORE",
     metavar="URL",
     show_envvar=True,
-    callback=url_of,
-    help="Where the study is: sqlite:///study.db, or its file, or postgresql+psycopg://user@host/database.",
+    callback=store_url,
+    help="The store: an SQLite file (study.db) or a URL such as postgresql+psycopg://user@host/database.",
 )
 StoreOption = Annotated[str, _STORE]
-MaybeStoreOption = Annotated[str | None, _STORE]  # where not all that a command does needs one
+OptionalStoreOption = Annotated[str | None, _STORE]
 NameOption = Annotated[
     str | None,
-    typer.Option("--name", metavar="NAME", help="Which study; not needed where the store has only one."),
+    typer.Option("--name", metavar="NAME", help="Name of the study; optional if the store has only one."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def fail(message: str) -> None:
-    """One line on standard error, exit code 1."""
-    line = " ".join(masked(message).split())
+    """Print one line to standard error and exit with code 1."""
+    line = " ".join(mask(message).split())
     typer.echo(f"freezethaw: {line}", err=True)
     raise typer.Exit(1)
 
 
-def masked(text: str) -> str:
-    """Without the passwords of URLs."""
+def mask(text: str) -> str:
+    """Replace passwords in URLs by ***."""
     return SECRET.sub(r"\1=***", PASSWORD.sub(r"\1:***@", text))
 
 
 def print_json(value: Any) -> None:
-    """JSON that every reader takes: what is not finite is null."""
+    """Print strict JSON: infinities and NaN become null."""
     typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
-def only_json(wanted: bool) -> Iterator[None]:
-    """Where JSON is wanted, all else that anybody prints in this context, also a child process, goes to errors."""
+def json_only(wanted: bool) -> Iterator[None]:
+    """If `wanted`, redirect everything printed in this context, also by child processes, to standard error."""
     if not wanted:
         yield
         return
@@ -141,52 +141,50 @@ def only_json(wanted: bool) -> Iterator[None]:
 
 
 def console() -> Console:
-    """For people: colours and the screen's width on a terminal, plain long lines elsewhere."""
+    """A console: coloured and wrapped on a terminal, plain otherwise."""
     from rich.console import Console
 
-    made = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    found = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not sys.stdout.isatty():
-        made.width = WIDE
-    return made
+        found.width = UNLIMITED_WIDTH
+    return found
 
 
 @contextmanager
-def opened_store(url: str) -> Iterator[Store]:
-    """A store that exists: looking must not create one."""
+def open_store(url: str) -> Iterator[Store]:
+    """Open an existing store; never create one."""
     from freezethaw.store import Store, urls
 
     parsed = urls.parse(url)
     if parsed.drivername == "sqlite" and not urls.sqlite_file(parsed).exists():
-        raise StoreError(
-            f"there is no store {urls.shown(parsed)}: no such file. A search makes one: freezethaw run --help"
-        )
+        raise StoreError(f"there is no store {urls.shown(parsed)}: no such file. `freezethaw run` creates one")
     with Store(url) as store:
         yield store
 
 
 def study_name(store: Store, name: str | None) -> str:
-    """The study that is meant: the only one where none is named."""
+    """The given name, or that of the only study."""
     if name is not None:
         return name
     names = [study.name for study in store.studies()]
     if len(names) == 1:
         return names[0]
     if not names:
-        raise StudyError(f"there is no study in {store.url} yet")
-    raise StudyError(f"which study? --name is one of {', '.join(map(repr, names[:20]))}")
+        raise StudyError(f"{store.url} has no study")
+    raise StudyError(f"choose a study with --name: {', '.join(map(repr, names[:20]))}")
 
 
 @contextmanager
-def opened_stored(url: str, name: str | None) -> Iterator[tuple[Store, StoredStudy]]:
-    """A study as it is stored."""
-    with opened_store(url) as store:
+def open_stored_study(url: str, name: str | None) -> Iterator[tuple[Store, StoredStudy]]:
+    """Open a study for reading its records."""
+    with open_store(url) as store:
         yield store, store.open(study_name(store, name))
 
 
 @contextmanager
-def opened_study(url: str, name: str | None) -> Iterator[Study]:
-    """A study that can forecast and decide."""
-    with opened_store(url) as store:
+def open_study(url: str, name: str | None) -> Iterator[Study]:
+    """Open a study with its model."""
+    with open_store(url) as store:
         found = study_name(store, name)
         store.open(found)
     from freezethaw.study import Study

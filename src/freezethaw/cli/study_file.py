@@ -1,4 +1,4 @@
-"""Study files: what to tune, in TOML.
+"""Study files: a study described in TOML.
 
 train = "train.py:train"          # or command = ["./train.sh", "--fast"]
 max_epochs = 50
@@ -42,12 +42,12 @@ KEYS: dict[str, tuple[type, ...]] = {
 
 
 def read_study(file: Path) -> dict[str, Any]:
-    """The entries of a study file, each of the right kind."""
+    """The entries of a study file; keys and types are checked."""
     found = _read(file)
     for key, value in found.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(KEYS)}"
             raise StudyError(f"{file}: unknown key {key!r}; {hint}")
         if not isinstance(value, KEYS[key]) or (isinstance(value, bool) and bool not in KEYS[key]):
             wanted = " or ".join(kind.__name__ for kind in KEYS[key])
@@ -58,12 +58,12 @@ def read_study(file: Path) -> dict[str, Any]:
 
 
 def read_space(file: Path) -> Mapping[str, Any]:
-    """The parameters of a space file, or of the table [space] of a study file."""
+    """The parameters in a space file or in the table [space] of a study file."""
     found = _read(file)
     inner = found.get("space")
     described = inner if isinstance(inner, dict) and "type" not in inner else found
     if not described:
-        raise SpaceError(f"{file} has no parameter; write tables such as [learning_rate] with type, low and high")
+        raise SpaceError(f"{file} has no parameters; add tables such as [learning_rate] with type, low and high")
     return described
 
 
@@ -73,4 +73,4 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise StudyError(f"cannot read {file}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{file} is no TOML: {error}") from None
+        raise StudyError(f"{file} is not valid TOML: {error}") from None

@@ -1,0 +1,79 @@
+"""The command `best`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console, open_study, print_json
+from freezethaw.cli.formatting import number
+from freezethaw.errors import StudyError
+
+if TYPE_CHECKING:
+    from freezethaw.study import Study
+
+
+@app.command()
+def best(
+    store: StoreOption,
+    name: NameOption = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Folder of the checkpoints; by default beside the SQLite file.", metavar="FOLDER"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the best configuration.
+
+    Prints its lowest measured loss, the expected loss without noise, the forecast of the last epoch and the checkpoint.
+
+    \b
+    Examples:
+      freezethaw best --store sqlite:///digits.db
+      freezethaw best --store sqlite:///digits.db --json | jq .config
+    """
+    from freezethaw.runtime.places import beside
+
+    with open_study(store, name) as study:
+        found = _best(study, (checkpoints or beside(store)).rstrip("/"))
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _best(study: Study, folder: str) -> dict[str, Any]:
+    from freezethaw.runtime.keeper import nearest
+
+    best = study.best
+    if best is None:
+        raise StudyError(f"study {study.name!r} has no finite loss yet")
+    end, saved = best.forecast, nearest(study, best)
+    low, high = (float(end.quantile(q)[0]) for q in (0.05, 0.95))
+    return {
+        "run": best.run,
+        "epoch": best.epoch,
+        "config": dict(best.config),
+        "loss": best.loss,
+        "expected": best.expected,
+        "end": {"epoch": study.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
+        "checkpoint": None if saved is None else f"{folder}/{saved.place}",
+        "checkpoint_epoch": None if saved is None else saved.epoch,
+    }
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    out, end = console(), found["end"]
+    out.print(f"run {found['run']}, epoch {found['epoch']}: loss {number(found['loss'])}", style="bold")
+    out.print(f"expected    {number(found['expected'])} without noise")
+    interval = f"90 % interval {number(end['low'])} to {number(end['high'])}"
+    out.print(f"at epoch {end['epoch']:<3d} {number(end['mean'])} forecast, {interval}")
+    for key, value in found["config"].items():
+        out.print(f"  {key} = {value!r}")
+    if found["checkpoint"] is None:
+        out.print("checkpoint  none: this run would have to be trained again from epoch 1")
+    else:
+        other = "" if found["checkpoint_epoch"] == found["epoch"] else f" (of epoch {found['checkpoint_epoch']})"
+        out.print(f"checkpoint  {found['checkpoint']}{other}")

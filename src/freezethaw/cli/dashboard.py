@@ -1,0 +1,56 @@
+"""The command `dashboard`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from freezethaw.cli.app import app, open_store, print_json, store_url
+from freezethaw.errors import FigureError
+
+
+@app.command()
+def dashboard(
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", envvar="FREEZETHAW_STORE", callback=store_url, help="An SQLite file or the URL of a store."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8750,
+    token: Annotated[
+        str | None, typer.Option(envvar="FREEZETHAW_TOKEN", help="Access token; by default a new random one.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Create the store if it does not exist.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the link as JSON.")] = False,
+) -> None:
+    """Show the studies of a store on a web page.
+
+    The page updates itself and can stop a study, thaw runs and enqueue configurations. The server also provides the
+    HTTP API. Access needs the token in the link; by default the server accepts connections from this machine only.
+
+    \b
+    Examples:
+      freezethaw dashboard digits.db
+      freezethaw dashboard postgresql+psycopg://me@host/tuning --port 9000
+    """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise FigureError("the dashboard needs additional packages: pip install 'freezethaw[web]'") from None
+    from freezethaw.server import serve
+    from freezethaw.store import Store
+
+    with Store(store) if new else open_store(store) as opened:
+        shown = opened.url
+
+    def announce(link: str) -> None:
+        if as_json:
+            print_json({"url": link})
+        else:
+            typer.echo(f"Studies of {shown}:\n\n    {link}\n\nCtrl-C stops the server; studies continue.")
+
+    serve(store, host, port, token, announce)

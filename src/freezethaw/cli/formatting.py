@@ -1,0 +1,42 @@
+"""Numbers, configurations, durations and learning curves as text for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from freezethaw.plain import duration, number, size
+
+__all__ = ["config", "count", "duration", "number", "percent", "size", "sparkline"]
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def config(values: Mapping[str, Any]) -> str:
+    """A configuration on one line."""
+    return ", ".join(f"{k}={number(v, 4)}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items())
+
+
+def percent(probability: float) -> str:
+    """A probability in percent."""
+    return "–" if not math.isfinite(probability) else f"{100 * probability:.1f} %"
+
+
+def count(value: int, word: str) -> str:
+    """`1 epoch`, `2 epochs`."""
+    return f"{value} {word}{'' if value == 1 else 's'}"
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """A learning curve as one line of at most `width` block characters; blank where it is not finite."""
+    if not values:
+        return ""
+    width = min(width, len(values))
+    sampled = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
+    finite = [value for value in sampled if math.isfinite(value)]
+    if not finite:
+        return " " * width
+    low, high = min(finite), max(finite)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((v - low) * scale)] if math.isfinite(v) else " " for v in sampled)

@@ -1,0 +1,226 @@
+"""The commands `run` and `demo`, which search."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freezethaw.cli import formatting, training_source
+from freezethaw.cli.app import (
+    EXIT_STOPPED,
+    JsonOption,
+    UsageError,
+    app,
+    console,
+    json_only,
+    mask,
+    print_json,
+    store_url,
+)
+from freezethaw.cli.training_source import (
+    AcceptsCommand,
+    EpochLimitOption,
+    EveryOption,
+    InMemoryOption,
+    SpaceOption,
+    TrainingArgument,
+)
+from freezethaw.errors import TrainingError
+
+if TYPE_CHECKING:
+    from freezethaw.records import Budget, Checkpoints, Result
+
+
+class Direction(StrEnum):
+    """Whether smaller or larger losses are better."""
+
+    minimize = "minimize"
+    maximize = "maximize"
+
+
+@app.command(cls=AcceptsCommand)
+def run(
+    ctx: typer.Context,
+    what: TrainingArgument = None,
+    space: SpaceOption = None,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Last epoch of a run.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="Budget of the whole study, in epochs.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget of the whole study, in hours of training.")] = None,
+    target: Annotated[float | None, typer.Option(help="Stop when a loss is at least this good.")] = None,
+    worthwhile: Annotated[
+        float | None, typer.Option(help="Stop when the expected improvement is smaller than this.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the study. A study of this name in the store is continued.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes that train in parallel.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FREEZETHAW_STORE",
+            show_envvar=True,
+            metavar="URL",
+            callback=store_url,
+            help="The store; by default the SQLite file NAME.db in the current folder.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    direction: Annotated[Direction | None, typer.Option(help="Whether smaller or larger losses are better.")] = None,
+    checkpoints: Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder of the checkpoints.")] = None,
+    gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints, in GB.")] = None,
+    every: EveryOption = None,
+    in_memory: InMemoryOption = None,
+    epoch_limit: EpochLimitOption = None,
+    finish_best: Annotated[
+        bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the best run to the last epoch.")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="How often a configuration may be started; for noisy trainings.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Tag of the study, for `freezethaw studies --tag`; may be repeated.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Search for the best configuration.
+
+    Starts, freezes and thaws runs until the budget is spent. The same command continues the study. Options override
+    the study file.
+
+    \b
+    Examples:
+      freezethaw run study.toml
+      freezethaw run study.toml --budget 500            # continue with a larger budget
+      freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
+      freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
+    """
+    with json_only(as_json):  # the training may print, also while it is imported
+        entries = training_source.with_space(training_source.read_entries(ctx, what), space)
+    entries |= training_source.given(max_epochs=max_epochs, name=name, workers=workers, store=store, seed=seed)
+    entries |= training_source.given(direction=direction and direction.value, finish_best=finish_best, tags=tag or None)
+    entries |= training_source.given(epoch_limit=epoch_limit, repeats=repeats)
+    if "max_epochs" not in entries:
+        raise UsageError("--max-epochs is required: the last epoch of a run")
+    limits = _budget(entries.get("budget"), epochs=budget, hours=hours, target=target, worthwhile=worthwhile)
+    kept = training_source.checkpoints(
+        entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
+    )
+    study = str(entries.get("name", "study"))
+    url = store_url(entries.get("store")) or training_source.default_store(study)
+    with json_only(as_json):
+        result = _search(entries, study, url, limits, kept, quiet or as_json)
+    if as_json:
+        print_json(_result(result, study, url))
+    else:
+        _show_result(result, study, url, int(entries["max_epochs"]))
+    from freezethaw.runtime.worker import UNFINISHED
+
+    if result.reason == UNFINISHED:
+        raise typer.Exit(EXIT_STOPPED)
+
+
+def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
+    import freezethaw as ft  # `import freezethaw.tune` would replace the function by the module
+
+    try:
+        return ft.tune(
+            entries["trainer"],
+            entries["space"],
+            entries["max_epochs"],
+            limits,
+            name=study,
+            workers=int(entries.get("workers", 1)),
+            store=url,
+            seed=entries.get("seed", 0),
+            direction=entries.get("direction", "minimize"),
+            checkpoints=kept,
+            finish_best=entries.get("finish_best", True),
+            epoch_limit=entries.get("epoch_limit"),
+            repeats=entries.get("repeats", 1),
+            tags=entries.get("tags"),
+            progress=not quiet,
+        )
+    except KeyboardInterrupt as interrupt:
+        typer.echo("all runs are frozen; the same command continues the study", err=True)
+        raise typer.Exit(EXIT_STOPPED if str(interrupt) in ("SIGTERM", "SIGUSR1") else 130) from None
+
+
+def _budget(entry: Any, **options: float | None) -> Budget:
+    from freezethaw.records import Budget
+
+    fields = training_source.merge("budget", entry, "epochs", options)
+    if not fields:
+        raise UsageError("a budget is required: --budget EPOCHS, --hours, --target or --worthwhile")
+    return Budget(**fields)
+
+
+def _result(result: Result, study: str, url: str) -> dict[str, Any]:
+    best = result.best
+    found: dict[str, Any] = {"store": mask(url), "name": study, "reason": result.reason, "epochs": result.epochs}
+    found |= {"runs": len(result.runs), "best": None}
+    if best is not None:
+        checkpoint = None if best.checkpoint is None else str(best.checkpoint)
+        found["best"] = {"run": best.run, "epoch": best.epoch, "loss": best.loss, "expected": best.expected}
+        found["best"] |= {"config": dict(best.config), "checkpoint": checkpoint}
+    return found
+
+
+def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
+    out = console()
+    out.print(f"\nended: {result.reason}")
+    full = max_epochs * len(result.runs)
+    spent = f"{formatting.count(result.epochs, 'epoch')} in {formatting.count(len(result.runs), 'run')}"
+    out.print(f"{spent}; training all of them to the end would take {full}")
+    best = result.best
+    if best is None:
+        out.print("no run has a finite loss", style="bold")
+    else:
+        out.print(f"best: run {best.run}, epoch {best.epoch}, loss {formatting.number(best.loss)}", style="bold")
+        for key, value in best.config.items():
+            out.print(f"  {key} = {value!r}")
+        if best.checkpoint is not None:
+            out.print(f"  checkpoint: {best.checkpoint}")
+    if result.reason.startswith("budget spent"):
+        out.print("\nto continue: the same command with a larger budget")
+    out.print(f"\nnext: freezethaw status --store {mask(url)} --name {study}")
+
+
+@app.command()
+def demo(
+    epochs: Annotated[int | None, typer.Option(min=1, help="Budget, in epochs.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tune a small network on scikit-learn's digits.
+
+    Needs scikit-learn: pip install 'freezethaw[demo]'.
+
+    \b
+    Example:
+      freezethaw demo --epochs 100
+    """
+    from freezethaw.trainers import NamedTrainer
+
+    file = _example("digits.py")
+    try:
+        main: Any = NamedTrainer(str(file), "main", str(file.parent)).function()
+    except TrainingError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise TrainingError(f"the demo needs {error.__cause__.name}: pip install 'freezethaw[demo]'") from None
+        raise
+    with json_only(as_json):
+        result = main() if epochs is None else main(epochs=epochs)
+    if as_json:
+        print_json(_result(result, "digits", "sqlite:///freezethaw-demo/study.db"))
+
+
+def _example(name: str) -> Path:
+    """The path of an example, in an installed package or in a clone of the repository."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "examples", package.parents[1] / "examples"):
+        if (folder / name).is_file():
+            return folder / name
+    raise TrainingError(f"the example {name} is not installed")

@@ -1,0 +1,171 @@
+"""The command `status`, once or continuously. It reads records only: no model is fitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freezethaw.cli import formatting
+from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console, open_stored_study, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+    from freezethaw.store import Snapshot, StoredStudy
+
+REFRESH_SECONDS = 1.0
+RUNS_SHOWN = 12  # by --watch: those being trained and the best
+CURVE_WIDTH = 40  # characters
+DIRECTIONS = {"minimize": "minimised", "maximize": "maximised"}
+
+
+@app.command()
+def status(
+    store: StoreOption,
+    name: NameOption = None,
+    last: Annotated[int, typer.Option("--last", min=0, help="Number of decisions and events to show.")] = 5,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the screen until Ctrl-C, with curves.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the progress of a study.
+
+    Prints its runs, budget, best loss, workers, last decisions with their reasons, and events.
+
+    \b
+    Examples:
+      freezethaw status --store sqlite:///digits.db
+      freezethaw status --store postgresql+psycopg://me@host/tuning --name mnist --last 20
+      freezethaw status --store sqlite:///digits.db --json | jq .epochs
+      freezethaw status --store sqlite:///digits.db --watch
+    """
+    from freezethaw.study.summary import summary
+
+    if watch:
+        with open_stored_study(store, name) as (_, study):
+            watch_study(study, console())
+        return
+    with open_stored_study(store, name) as (opened, study):
+        found = summary(study, last) | {"store": opened.url}
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    out = console()
+    out.print(f"study {found['name']} in {found['store']}", style="bold")
+    if found["tags"]:
+        out.print(f"tags      {', '.join(found['tags'])}")
+    added = f", {found['added_runs']} imported" if found["added_runs"] else ""
+    out.print(f"runs      {sum(found['runs'].values())}: {_runs(found)}{added}")
+    out.print(f"budget    {_budget(found)}")
+    best = found["best"]
+    if best is None:
+        out.print("best      no loss yet")
+    else:
+        where = f"run {best['run']}, epoch {best['epoch']} of {found['max_epochs']}"
+        out.print(f"best      {formatting.number(best['loss'])} ({DIRECTIONS[found['direction']]}): {where}")
+        out.print(f"          {formatting.config(best['config'])}")
+    if found["checkpoint_bytes"]:
+        limit = f" of {formatting.size(1e9 * found['disk_gb'])}" if found["disk_gb"] else ""
+        out.print(f"disk      {formatting.size(found['checkpoint_bytes'])}{limit} used by checkpoints")
+    for decision in found["pending"]:
+        worker = decision["holder"] or "no worker: any worker may take it over"
+        dead = ", which has ended: any worker may take it over" if decision["dead"] else ""
+        out.print(
+            f"training  run {decision['run']}, epoch {decision['epoch']} of {decision['to_epoch']}: {worker}{dead}"
+        )
+    if found["wishes"]:
+        out.print(f"requests  {found['wishes']} waiting")
+    if found["decisions"]:
+        out.print("\nlast decisions", style="bold")
+    for decision in found["decisions"]:
+        state = decision["outcome"] or decision["state"]
+        out.print(f"  {decision['number']:4d}  run {decision['run']:<4d} {state:11s} {decision['reason']}")
+    if found["events"]:
+        out.print("\nevents", style="bold")
+    for event in found["events"]:
+        out.print(f"  {event['at']}  {event['kind']}: {event['text']}")
+
+
+def _runs(found: Mapping[str, Any]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in found["runs"].items()) or "none yet"
+
+
+def _budget(found: Mapping[str, Any]) -> str:
+    budget = found["budget"]
+    parts = [f"{found['epochs']}" + (f" of {budget['epochs']} epochs" if budget.get("epochs") else " epochs")]
+    if budget.get("hours") or found["hours"] > 0:
+        limit = f" of {budget['hours']:g} h" if budget.get("hours") else ""
+        parts.append(f"{formatting.duration(3600 * found['hours'])}{limit} of training")
+    if budget.get("target") is not None:
+        parts.append(f"target {formatting.number(budget['target'])}")
+    if budget.get("worthwhile") is not None:
+        parts.append(f"until the expected improvement is below {formatting.number(budget['worthwhile'])}")
+    return ", ".join(parts)
+
+
+# --watch
+
+
+def watch_study(
+    study: StoredStudy, console: Console, updates: int | None = None, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Update the screen until interrupted, or `updates` times; print once if the output is not a terminal."""
+    from rich.live import Live
+
+    known = study.load()
+    if not console.is_terminal:
+        console.print(_screen(study, known))
+        return
+    try:
+        with Live(_screen(study, known), console=console, auto_refresh=False, screen=False) as live:
+            while updates is None or updates > 0:
+                updates = None if updates is None else updates - 1
+                pause(REFRESH_SECONDS)
+                before, known = known, study.load(known)
+                if before is not known:
+                    live.update(_screen(study, known), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _screen(study: StoredStudy, known: Snapshot) -> Group:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    from freezethaw.study.summary import summary
+
+    found = summary(study, 5, known)
+    limit = found["budget"].get("epochs")
+    of = f" of {limit}" if limit else ""
+    lines: list[Any] = [
+        Text(f"study {found['name']}{', stopped' if found['stopped'] else ''}", style="bold"),
+        Text(f"{found['epochs']}{of} epochs; runs: {_runs(found)}"),
+    ]
+    if limit:
+        lines.append(ProgressBar(total=limit, completed=min(found["epochs"], limit), width=60))
+    sign = -1.0 if found["direction"] == "maximize" else 1.0
+    pending = {entry["run"]: entry for entry in found["pending"]}
+    ranked = sorted((run for run in known.runs if run.losses), key=lambda run: min(sign * y for y in run.losses))
+    shown = [run for run in ranked if run.number in pending][:RUNS_SHOWN]
+    shown += [run for run in ranked if run.number not in pending][: RUNS_SHOWN - len(shown)]
+    table = Table("run", "best", "epochs", "curve", "", box=None, padding=(0, 1))
+    for run in sorted(shown, key=ranked.index):
+        best = min(run.losses, key=lambda y: sign * y)
+        state = f"to epoch {pending[run.number]['to_epoch']}" if run.number in pending else run.state
+        curve = Text(formatting.sparkline(run.losses, CURVE_WIDTH), style="cyan")
+        table.add_row(str(run.number), formatting.number(best), str(run.epoch), curve, state)
+    if shown:
+        lines.append(table)
+    lines += [
+        Text(f"{d['number']:5d}  run {d['run']:<4d} {d['reason']}", overflow="ellipsis", no_wrap=True)
+        for d in found["decisions"]
+    ]
+    return Group(*lines)

@@ -1,0 +1,119 @@
+"""What to train: a study file, a function or class by name, or a command after `--`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from freezethaw.cli.app import UsageError
+from freezethaw.errors import StudyError
+
+if TYPE_CHECKING:
+    from freezethaw.records import Checkpoints
+
+COMMAND = "freezethaw.command"  # key of the arguments after -- in the context
+
+
+class AcceptsCommand(TyperCommand):
+    """A CLI command that accepts a training command after --."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Store the arguments after -- in the context."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Add the command to the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+TrainingArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="STUDY.toml|TRAIN", help="A study file, train.py:function or package.module:function."),
+]
+SpaceOption = Annotated[
+    Path | None, typer.Option("--space", metavar="FILE", help="TOML file with the parameters; see docs/cli.md.")
+]
+EveryOption = Annotated[int | None, typer.Option(min=1, help="Epochs between checkpoints while a run is trained.")]
+InMemoryOption = Annotated[
+    int | None, typer.Option(min=0, help="Frozen runs kept in memory if the training is a class.")
+]
+EpochLimitOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Time limit of one epoch; a run that exceeds it fails.")
+]
+
+
+def read_entries(ctx: typer.Context, what: str | None) -> dict[str, Any]:
+    """The entries of the study file, if one is given, with the training under the key `trainer`."""
+    from freezethaw.cli import study_file
+    from freezethaw.trainers import command, named
+
+    arguments: list[str] = ctx.meta.get(COMMAND, [])
+    entries: dict[str, Any] = {}
+    folder = Path()
+    if what is not None and what.endswith(".toml"):
+        entries = study_file.read_study(Path(what))
+        folder = Path(what).parent
+        entries.setdefault("name", Path(what).stem)
+        what = None
+    if what is not None and ":" not in what and Path(f"{what}.toml").is_file():
+        raise UsageError(f"{what} is not a study file; did you mean {what}.toml?")
+    if what is not None and arguments:
+        raise UsageError("give a training function or a command after --, not both")
+    if arguments:
+        entries["trainer"] = command(arguments)
+    elif what is not None:
+        entries["trainer"] = named(what)
+    elif "train" in entries:
+        entries["trainer"] = named(entries["train"], folder)
+    elif "command" in entries:
+        entries["trainer"] = command(entries["command"], folder)
+    else:
+        raise UsageError("nothing to train: give train.py:function, a study file or a command after --")
+    return entries
+
+
+def with_space(entries: dict[str, Any], space: Path | None) -> dict[str, Any]:
+    """The entries with the space from --space or from the study file."""
+    from freezethaw.cli import study_file
+    from freezethaw.space import Space
+
+    if space is None and "space" not in entries:
+        raise UsageError("--space FILE is required, or the table [space] in the study file")
+    described = entries["space"] if space is None else study_file.read_space(space)
+    return entries | {"space": Space.from_dict(described)}
+
+
+def default_store(study: str) -> str:
+    """The SQLite file with the name of the study in the current folder."""
+    file = "".join(c if c.isalnum() or c in "-_." else "-" for c in study) or "study"
+    return f"sqlite:///{file}.db"
+
+
+def checkpoints(entry: Any, **options: Any) -> Checkpoints:
+    """The checkpoint settings of the study file, overridden by options."""
+    from freezethaw.records import Checkpoints
+
+    return Checkpoints(**merge("checkpoints", entry, "folder", options))
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def merge(what: str, entry: Any, key: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of the study file, overridden by options. An entry that is not a table is the value of `key`."""
+    fields: dict[str, Any] = dict(entry) if isinstance(entry, dict) else given(**{key: entry})
+    fields |= given(**options)
+    unknown = [name for name in fields if name not in options]
+    if unknown:
+        raise StudyError(f"{what}: unknown key {unknown[0]!r}; known keys: {', '.join(options)}")
+    return fields

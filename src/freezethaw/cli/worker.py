@@ -1,0 +1,121 @@
+"""The command `worker`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freezethaw.cli import formatting, training_source
+from freezethaw.cli.app import (
+    EXIT_STOPPED,
+    JsonOption,
+    UsageError,
+    app,
+    console,
+    json_only,
+    mask,
+    open_stored_study,
+    print_json,
+    store_url,
+)
+from freezethaw.cli.training_source import (
+    AcceptsCommand,
+    EpochLimitOption,
+    EveryOption,
+    InMemoryOption,
+    TrainingArgument,
+)
+
+if TYPE_CHECKING:
+    from freezethaw.records import Checkpoints
+    from freezethaw.runtime.worker_process import Place, Served
+    from freezethaw.store import StoredStudy
+
+
+@app.command(cls=AcceptsCommand)
+def worker(
+    ctx: typer.Context,
+    what: TrainingArgument = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FREEZETHAW_STORE",
+            show_envvar=True,
+            metavar="URL",
+            callback=store_url,
+            help="The store of the study.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the study; optional if the store has only one.")] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder of the checkpoints, the same for all workers: a path or an fsspec URL."
+        ),
+    ] = None,
+    gb: Annotated[
+        float | None, typer.Option(help="Disk budget of the checkpoints in GB; by default that of the study.")
+    ] = None,
+    every: EveryOption = None,
+    in_memory: InMemoryOption = None,
+    epoch_limit: EpochLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train for a study that exists.
+
+    Runs until the study ends, on any machine that can reach the store. SIGTERM, SIGUSR1 and Ctrl-C save and freeze the
+    run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is written to
+    `logs`, beside the checkpoints.
+
+    \b
+    Examples:
+      freezethaw worker study.toml
+      freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
+      freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
+    """
+    from freezethaw.runtime.places import beside
+    from freezethaw.runtime.worker_process import Place
+    from freezethaw.trainers import limited
+
+    with json_only(as_json):
+        entries = training_source.read_entries(ctx, what)
+    url = (
+        store
+        or store_url(entries.get("store"))
+        or (training_source.default_store(entries["name"]) if "name" in entries else None)
+    )
+    if url is None:
+        raise UsageError("--store is required, or FREEZETHAW_STORE in the environment")
+    kept = training_source.checkpoints(
+        entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
+    )
+    with open_stored_study(url, name or entries.get("name")) as (_, study):
+        found, kept = study.name, _with_disk_budget(study, kept)
+    train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
+    place = Place(url, found, str(kept.folder or beside(url)), kept, limit)
+    served, code = _work(place, train, as_json)
+    if as_json:
+        print_json({"store": mask(url), "name": found} | asdict(served))
+    else:
+        console().print(f"ended: {served.reason}; this worker trained {formatting.count(served.epochs, 'epoch')}")
+    raise typer.Exit(code)
+
+
+def _with_disk_budget(study: StoredStudy, kept: Checkpoints) -> Checkpoints:
+    """Apply the disk budget of the study, or set it if --gb is given: all workers share one."""
+    if kept.gb is None:
+        return replace(kept, gb=study.disk_budget())
+    study.set_disk_budget(kept.gb)
+    return kept
+
+
+def _work(place: Place, train: Any, as_json: bool) -> tuple[Served, int]:
+    from freezethaw.runtime.signals import Leaving, on_signals
+    from freezethaw.runtime.worker_process import work
+
+    leaving = Leaving()
+    with on_signals(leaving), json_only(as_json):
+        served = work(place, train, leaving)
+    return served, 130 if leaving.why == "SIGINT" else EXIT_STOPPED if served.left else 0
