@@ -40,12 +40,12 @@ def specification(lowest: float, highest: float) -> Specification:
     return Specification(
         name="warped GP",
         basis=("level",),
-        residual=("wander",),
+        residual="smooth",
         priors={
             "level.variance": standard,
             "mean": Uniform(lowest, highest),
-            "wander.variance": Uniform(NO_CURVE, NO_CURVE),
-            "wander.length": Uniform(1.0, 1.0),
+            "smooth.variance": Uniform(NO_CURVE, NO_CURVE),
+            "smooth.length": Uniform(1.0, 1.0),
             "noise": Horseshoe(0.1, PAPER_NOISE_FLOOR),
         },
         length_prior=Uniform(0.0, 10.0),

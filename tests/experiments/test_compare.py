@@ -110,7 +110,7 @@ def test_the_baselines_posterior_is_that_of_a_plain_gaussian_process():
     spec = specification(-3.0, 3.0)
     values = {p.name: 1.0 for p in spec.parameters(Geometry.plain(2))}
     values |= {"mean": 0.4, "noise": 0.05, "level.variance": 1.7, "length.0": 0.3, "length.1": 0.8}
-    values["wander.variance"] = spec.priors["wander.variance"].lower
+    values["smooth.variance"] = spec.priors["smooth.variance"].lower
 
     def kernel(a, b):
         r = np.sqrt((((a[:, None] - b[None]) / np.array([0.3, 0.8])) ** 2).sum(axis=2))

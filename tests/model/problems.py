@@ -51,12 +51,11 @@ class Problem:
         self.specification = Specification(
             name="test",
             basis=BASES[self.q],
-            residual=("decay",),
+            residual="decay",
             priors=dict.fromkeys(self.values, LogNormal(0.0, 1.0)),
             length_prior=LogNormal(0.0, 1.0),
             warp_prior=LogNormal(0.0, 1.0),
             horizon=horizon,
-            mean_location={"drop": 0.3},
             mean_variance={"drift": 0.2},
         )
         self.horizon = horizon
@@ -93,7 +92,7 @@ class Problem:
             basis=dense_basis(q, v["alpha"], v["beta"], self.horizon),
             residual=lambda t, u: (v["beta"] / (t[:, None] + u[None, :] + v["beta"])) ** v["alpha"],
             noise=v["noise"],
-            means=np.array([v["mean"], 0.3, 0.0])[:q],
+            means=np.array([v["mean"], 0.0, 0.0])[:q],
             variances=np.array([v[f"{name}.variance"] for name in BASES[q]]),
             mean_variances=np.array([0.0, 0.0, 0.2])[:q],
             lengths=[v[f"length.{d}"] for d in range(self.dimensions)],

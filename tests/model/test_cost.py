@@ -20,7 +20,7 @@ RUNS, EPOCHS, DIMENSIONS = 200, 50, 8
 def with_drop():
     names = ("level.variance", "drop.variance", "alpha", "beta", "noise")
     prior = LogNormal(0.0, 1.0)
-    return Specification("drop", ("level", "drop"), ("decay",), dict.fromkeys(names, prior), prior, prior)
+    return Specification("drop", ("level", "drop"), "decay", dict.fromkeys(names, prior), prior, prior)
 
 
 MODELS = {"paper": (lambda: paper((-2.0, 2.0)), 200), "drop": (with_drop, 400), "drift": (lambda: drift(8, 50.0), 600)}

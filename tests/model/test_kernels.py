@@ -66,11 +66,6 @@ def test_ornstein_uhlenbeck_forgets_what_came_before():
     assert K[0, 2] == pytest.approx(K[0, 1] * K[1, 2])  # Markov
 
 
-@given(epochs, epochs)
-def test_white_noise_is_shared_by_no_two_epochs(t, u):
-    np.testing.assert_array_equal(kernels.white(t, u), [[float(a == b) for b in u] for a in t])
-
-
 @given(st.lists(st.floats(0.0, 50.0), min_size=1, max_size=10).map(np.array))
 def test_matern52_is_its_formula(r):
     expected = [(1 + math.sqrt(5) * x + 5 / 3 * x * x) * math.exp(-math.sqrt(5) * x) for x in r]

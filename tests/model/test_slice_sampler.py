@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import beta, chi2, kstest, norm, skewnorm
 
 from freezethaw.model import slice_sampler
-from freezethaw.model.slice_sampler import Draw, Effort, slice_sample
+from freezethaw.model.slice_sampler import slice_sample
 
 DRAWS = 10_000
 KEPT = 1e-3  # p-value below which a correct sampler would be doubted
@@ -26,8 +26,7 @@ CAUGHT = 1e-6  # p-value below which a mutant counts as caught
 class Bimodal:
     """0.3 N(-2, 0.6^2) + 0.7 N(1.5, 0.5^2): slices are often two intervals."""
 
-    width: float = 1.0
-    limit: int = 4
+    width: float = 2.0
 
     def log_density(self, x):
         left = math.log(0.3 / 0.6) - 0.5 * ((x + 2.0) / 0.6) ** 2
@@ -45,10 +44,9 @@ class Bimodal:
 
 @dataclass(frozen=True)
 class Skewed:
-    """A skew normal, with steps so small that the limit is nearly always reached."""
+    """A skew normal, with an interval that is nearly always inside the slice."""
 
     width: float = 0.4
-    limit: int = 3
 
     def log_density(self, x):
         return -0.5 * x * x + math.log(max(math.erfc(-4.0 * x / math.sqrt(2)), 1e-300))
@@ -64,10 +62,9 @@ class Skewed:
 
 @dataclass(frozen=True)
 class Bounded:
-    """beta(3/2, 3) on (0, 1) and nothing outside, with steps as long as the support."""
+    """beta(3/2, 3) on (0, 1) and nothing outside, with an interval as long as the support."""
 
     width: float = 1.0
-    limit: int = 16
 
     def log_density(self, x):
         return 0.5 * math.log(x) + 2.0 * math.log1p(-x) if 0 < x < 1 else -math.inf
@@ -79,9 +76,9 @@ class Bounded:
         return beta.cdf(x, 1.5, 3.0)
 
 
-# few steps; an interval that often holds both modes; the limit reached; no step at all
-HARD = [Bimodal(), Bimodal(width=0.3, limit=64), Skewed(), Skewed(width=2.0, limit=1)]
-EASY = [Bimodal(width=6.0, limit=16), Bounded(width=0.8, limit=1), Bounded()]
+# an interval that sometimes or often holds both modes; one inside the slice; one as wide as the slice
+HARD = [Bimodal(), Bimodal(width=6.0), Skewed(), Skewed(width=2.0)]
+EASY = [Bimodal(width=12.0), Bounded(width=0.8), Bounded()]
 
 
 def pairs(target, seed, rng_type=None):
@@ -89,7 +86,7 @@ def pairs(target, seed, rng_type=None):
     rng = np.random.default_rng(seed)
     x0 = target.sample(rng, DRAWS)
     source = rng if rng_type is None else rng_type(rng)
-    x1 = [slice_sample(target.log_density, x, target.width, source, limit=target.limit)[0].point for x in x0.tolist()]
+    x1 = [slice_sample(target.log_density, x, target.width, source)[0] for x in x0.tolist()]
     return x0, np.array(x1)
 
 
@@ -121,53 +118,36 @@ def test_one_transition_leaves_the_target_invariant_and_is_reversible(target):
 # --- the mutants -----------------------------------------------------------------------------------------------------
 
 
-def step_out_with(place, split):
-    """`step_out` with another placement of the first interval, or another split of the limit."""
+def placed(position):
+    """`place_interval` with another position of the point in the interval."""
 
-    def step_out(log_density, point, level, width, limit, rng):
-        left = point - width * place(rng)
-        right = left + width
-        steps_left = split(rng, limit)
-        steps_right = limit - 1 - steps_left
-        while steps_left > 0 and log_density(left) > level:
-            left, steps_left = left - width, steps_left - 1
-        while steps_right > 0 and log_density(right) > level:
-            right, steps_right = right + width, steps_right - 1
-        return Effort(left, right, 0)
+    def place_interval(point, width, rng):
+        left = point - width * position(rng)
+        return left, left + width
 
-    return step_out
+    return place_interval
 
 
-def random_place(rng):
-    return rng.random()
-
-
-def random_split(rng, limit):
-    return int(rng.integers(limit))
-
-
-def shrink_without_check(log_density, point, level, effort, rng):
+def shrink_without_check(log_density, point, level, left, right, rng):
     """Takes the first candidate."""
-    x = effort.left + (effort.right - effort.left) * rng.random()
-    return Draw(x, log_density(x)), effort
+    x = left + (right - left) * rng.random()
+    return x, log_density(x)
 
 
-def shrink_onto_the_point(log_density, point, level, effort, rng):
+def shrink_onto_the_point(log_density, point, level, left, right, rng):
     """Gives up the whole side on which a candidate was rejected."""
-    left, right = effort.left, effort.right
     while left < right:
         x = left + (right - left) * rng.random()
         if log_density(x) > level:
-            return Draw(x, log_density(x)), effort
+            return x, log_density(x)
         left, right = (point, right) if x < point else (left, point)
-    return Draw(point, log_density(point)), effort
+    return point, log_density(point)
 
 
-STEP_OUT_MUTANTS = {
-    "interval starts at the point": step_out_with(lambda rng: 0.0, random_split),
-    "interval centred on the point": step_out_with(lambda rng: 0.5, random_split),
-    "limit all to the left": step_out_with(random_place, lambda rng, limit: limit - 1),
-    "limit split in half": step_out_with(random_place, lambda rng, limit: (limit - 1) // 2),
+PLACE_MUTANTS = {
+    "interval starts at the point": placed(lambda rng: 0.0),
+    "interval centred on the point": placed(lambda rng: 0.5),
+    "point near the left end": placed(lambda rng: rng.random() ** 2),
 }
 SHRINK_MUTANTS = {
     "no level check": shrink_without_check,
@@ -179,7 +159,7 @@ class WrongLevel:
     """A generator whose exponential draws are uniform: the level is drawn in the wrong scale."""
 
     def __init__(self, rng):
-        self.random, self.integers, self.exponential = rng.random, rng.integers, rng.random
+        self.random, self.exponential = rng.random, rng.random
 
 
 class HighLevel(WrongLevel):
@@ -199,9 +179,9 @@ def smallest(seed=2, rng_type=None):
     return min(found)
 
 
-@pytest.mark.parametrize("name", STEP_OUT_MUTANTS)
-def test_a_wrong_step_out_is_caught(name, monkeypatch):
-    monkeypatch.setattr(slice_sampler, "step_out", STEP_OUT_MUTANTS[name])
+@pytest.mark.parametrize("name", PLACE_MUTANTS)
+def test_a_wrongly_placed_interval_is_caught(name, monkeypatch):
+    monkeypatch.setattr(slice_sampler, "place_interval", PLACE_MUTANTS[name])
     assert smallest() < CAUGHT
 
 
@@ -216,8 +196,8 @@ def test_a_wrong_level_is_caught(rng_type):
     assert smallest(rng_type=rng_type) < CAUGHT
 
 
-def test_the_copies_of_step_out_are_mutants_only_by_what_they_change(monkeypatch):
-    monkeypatch.setattr(slice_sampler, "step_out", step_out_with(random_place, random_split))
+def test_the_copies_are_mutants_only_by_what_they_change(monkeypatch):
+    monkeypatch.setattr(slice_sampler, "place_interval", placed(lambda rng: rng.random()))
     assert smallest() > KEPT / (2 * len(HARD))
 
 
@@ -226,11 +206,11 @@ def test_the_copies_of_step_out_are_mutants_only_by_what_they_change(monkeypatch
 
 @pytest.mark.parametrize("here", [None, -math.inf, math.nan])
 def test_standing_where_the_density_is_zero_is_refused(here):
-    with pytest.raises(ValueError, match="stands where the density is zero"):
+    with pytest.raises(ValueError, match="at a point of zero density"):
         slice_sample(Bounded().log_density, 1.5, 1.0, np.random.default_rng(0), here)
 
 
-def test_counts_every_evaluation_and_reports_the_density_of_the_draw():
+def test_stays_in_the_interval_and_reports_the_density_of_the_draw():
     rng = np.random.default_rng(3)
     target, calls = Bimodal(), []
 
@@ -240,24 +220,24 @@ def test_counts_every_evaluation_and_reports_the_density_of_the_draw():
 
     for x in target.sample(rng, 200).tolist():
         calls.clear()
-        draw, effort = slice_sample(counted, x, 1.0, rng, target.log_density(x))
-        assert effort.evaluations == len(calls)  # the density here was given, so nothing else was evaluated
-        assert effort.left < x < effort.right
-        assert effort.left <= draw.point <= effort.right
-        assert draw.log_density == target.log_density(draw.point)
+        point, log_density = slice_sample(counted, x, 1.0, rng, target.log_density(x))
+        assert x not in calls  # the density here was given
+        assert point == calls[-1]  # the first candidate in the slice is taken
+        assert abs(point - x) <= 1.0
+        assert log_density == target.log_density(point)
 
 
-def test_the_interval_never_grows_beyond_the_limit():
-    rng = np.random.default_rng(4)
-    for limit in (1, 2, 5):
-        _, effort = slice_sample(lambda x: 0.0, 0.0, 0.7, rng, limit=limit)
-        assert effort.right - effort.left == pytest.approx(0.7 * limit)
-        assert effort.evaluations == limit  # limit - 1 steps out and one draw
+def test_one_evaluation_is_enough_where_the_density_is_flat():
+    rng, calls = np.random.default_rng(4), []
+    for count in range(1, 100):
+        point, _ = slice_sample(lambda x: calls.append(x) or 0.0, 0.0, 0.7, rng, 0.0)
+        assert len(calls) == count
+        assert abs(point) <= 0.7
 
 
 def test_a_density_positive_at_one_point_only_leaves_the_chain_there():
-    draw, _ = slice_sample(lambda x: 0.0 if x == 1.0 else -math.inf, 1.0, 1.0, np.random.default_rng(5))
-    assert draw.point == 1.0
+    point, _ = slice_sample(lambda x: 0.0 if x == 1.0 else -math.inf, 1.0, 1.0, np.random.default_rng(5))
+    assert point == 1.0
 
 
 def elliptical_pairs(move, seed, count=4000):

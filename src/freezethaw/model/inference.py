@@ -112,10 +112,9 @@ def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator
         return prior + target.log_evidence({**values, p.name: value}) if math.isfinite(prior) else -math.inf
 
     here = math.log(values[p.name]) if p.log else values[p.name]
-    width = WIDTH * getattr(p.prior, "scale", 1.0)  # an interval as wide as the prior needs no stepping out
-    draw, _ = slice_sample(conditional, here, width, rng, log_evidence + log_prior(here), limit=1)
-    moved = {**values, p.name: math.exp(draw.point) if p.log else draw.point}
-    return moved, draw.log_density - log_prior(draw.point)
+    width = WIDTH * getattr(p.prior, "scale", 1.0)
+    x, log_density = slice_sample(conditional, here, width, rng, log_evidence + log_prior(here))
+    return {**values, p.name: math.exp(x) if p.log else x}, log_density - log_prior(x)
 
 
 def _move_block(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:

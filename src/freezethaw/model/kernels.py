@@ -1,4 +1,4 @@
-"""Covariance functions: over epochs (the paper's section 3) and over configurations (its appendix)."""
+"""Covariance functions over epochs (paper: section 3) and over configurations (paper: appendix B)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ def exponential_decay(t: Array, u: Array, alpha: float, beta: float) -> Array:
 
 
 def ornstein_uhlenbeck(t: Array, u: Array, length: float) -> Array:
-    """A rough stationary process, exp(-|t - t'| / length), that may be added for wandering curves (section 3)."""
+    """exp(-|t - t'| / length), which section 3 adds for less smooth curves. Only figures use it."""
     return np.asarray(np.exp(-np.abs(t[:, None] - u[None, :]) / length))
 
 
 def smooth_in_log_time(t: Array, u: Array, length: float) -> Array:
-    """Matern-5/2 in the logarithm of the epoch: from 10 to 20 a curve moves about as much as from 1 to 2."""
+    """Matern-5/2 in the logarithm of the epoch: a curve changes from 10 to 20 about as much as from 1 to 2.
+
+    Default model only.
+    """
     return matern52(((np.log(t)[:, None] - np.log(u)[None, :]) / length) ** 2)
-
-
-def white(t: Array, u: Array) -> Array:
-    """Kronecker's delta of the epochs: noise that no two epochs share."""
-    return np.asarray(t[:, None] == u[None, :], dtype=np.float64)
 
 
 def matern52(squared_distance: Array) -> Array:
     """Matern-5/2 correlation (1 + sqrt(5 r^2) + 5/3 r^2) exp(-sqrt(5 r^2)) of squared scaled distances r^2."""
     s = SQRT5 * np.sqrt(squared_distance)
-    # in place: this is the innermost array work of the sampler
+    # in place, because the sampler spends most of its time here
     k = s * s
     k *= 1.0 / 3.0
     k += s
@@ -46,5 +44,5 @@ def matern52(squared_distance: Array) -> Array:
 
 
 def warp(x: Array, a: float | Array, b: float | Array) -> Array:
-    """Input warping w(x) = BetaCDF(x; a, b) on [0, 1] (Snoek et al. 2014); a = b = 1 leaves x as it is."""
+    """Input warping w(x) = BetaCDF(x; a, b) on [0, 1] (Snoek et al. 2014); a = b = 1 is the identity."""
     return np.asarray(betainc(a, b, x))

@@ -1,13 +1,12 @@
-"""Slice sampling: univariate with stepping out and shrinkage (Neal 2003), and elliptical (Murray et al. 2010).
+"""Slice sampling: univariate with shrinkage (Neal 2003) and elliptical (Murray, Adams and MacKay 2010).
 
-Neither knows anything of the density that it is given.
+Paper: section 2.1 (the univariate sampler). Both are generic: they take any log density.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,66 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 LogDensity = Callable[[float], float]
 
-SMALLEST_ANGLE = 1e-12  # the bracket has shrunk onto the point itself
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Where the chain is now: the new point and the log density there."""
-
-    point: float
-    log_density: float
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What the draw cost: the interval that was stepped out to, and how often the density was evaluated."""
-
-    left: float
-    right: float
-    evaluations: int
-
-
-def step_out(
-    log_density: LogDensity, point: float, level: float, width: float, limit: int, rng: np.random.Generator
-) -> Effort:
-    """Neal's figure 3: grow an interval of random position around the point until both ends leave the slice."""
-    left = point - width * rng.random()
-    right = left + width
-    # the limit is split at random between the two ends: this keeps the transition reversible
-    steps_left = int(rng.integers(limit))
-    steps_right = limit - 1 - steps_left
-    evaluations = 0
-    while steps_left > 0:
-        evaluations += 1
-        if log_density(left) <= level:
-            break
-        left, steps_left = left - width, steps_left - 1
-    while steps_right > 0:
-        evaluations += 1
-        if log_density(right) <= level:
-            break
-        right, steps_right = right + width, steps_right - 1
-    return Effort(left, right, evaluations)
-
-
-def shrink(
-    log_density: LogDensity, point: float, level: float, effort: Effort, rng: np.random.Generator
-) -> tuple[Draw, Effort]:
-    """Neal's figure 5: draw from the interval, shrinking it towards the point with every rejected draw."""
-    left, right, evaluations = effort.left, effort.right, effort.evaluations
-    while True:
-        candidate = left + (right - left) * rng.random()
-        value = log_density(candidate)
-        evaluations += 1
-        if value > level:
-            return Draw(candidate, value), Effort(effort.left, effort.right, evaluations)
-        if candidate < point:
-            left = candidate
-        elif candidate > point:
-            right = candidate
-        else:  # the interval has shrunk onto the point itself
-            return Draw(point, value), Effort(effort.left, effort.right, evaluations)
+SMALLEST_ANGLE = 1e-12  # a bracket of angles this small has shrunk onto the current point
 
 
 def slice_sample(
@@ -83,15 +23,41 @@ def slice_sample(
     width: float,
     rng: np.random.Generator,
     log_density_here: float | None = None,
-    limit: int = 16,
-) -> tuple[Draw, Effort]:
-    """One transition that leaves the density invariant; `width` is a guess at the size of a slice."""
+) -> tuple[float, float]:
+    """One transition that leaves the density invariant: the new point and the log density there.
+
+    The slice is searched in an interval of fixed width at a random position around the point (Neal's section 4 without
+    stepping out), so `width` should be as large as the support of the density or larger than most slices.
+    """
     here = log_density(point) if log_density_here is None else log_density_here
     if not math.isfinite(here):
-        raise ValueError(f"the chain stands where the density is zero: log density {here} at {point}")
+        raise ValueError(f"the chain is at a point of zero density: log density {here} at {point}")
     level = here - rng.exponential()
-    effort = step_out(log_density, point, level, width, limit, rng)
-    return shrink(log_density, point, level, effort, rng)
+    left, right = place_interval(point, width, rng)
+    return shrink(log_density, point, level, left, right, rng)
+
+
+def place_interval(point: float, width: float, rng: np.random.Generator) -> tuple[float, float]:
+    """An interval that contains the point at a uniformly random position: this makes the transition reversible."""
+    left = point - width * rng.random()
+    return left, left + width
+
+
+def shrink(
+    log_density: LogDensity, point: float, level: float, left: float, right: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Neal's figure 5: draw from the interval, shrinking it towards the point with every rejected draw."""
+    while True:
+        candidate = left + (right - left) * rng.random()
+        value = log_density(candidate)
+        if value > level:
+            return candidate, value
+        if candidate < point:
+            left = candidate
+        elif candidate > point:
+            right = candidate
+        else:  # the interval has shrunk onto the point itself
+            return point, value
 
 
 def elliptical_slice(
@@ -101,13 +67,13 @@ def elliptical_slice(
     rng: np.random.Generator,
     log_likelihood_here: float | None = None,
 ) -> tuple[Array, float]:
-    """Murray, Adams and MacKay (2010), figure 2: one joint move of several numbers with a zero-mean normal prior.
+    """Murray, Adams and MacKay (2010), figure 2: update several variables with a zero-mean normal prior jointly.
 
-    The move stays on the ellipse through the point and an independent draw from that prior; nothing is to be tuned.
+    Proposals lie on the ellipse through the point and an independent draw from that prior; there is no step size.
     """
     here = log_likelihood(point) if log_likelihood_here is None else log_likelihood_here
     if not math.isfinite(here):
-        raise ValueError(f"the chain stands where the likelihood is zero: {here}")
+        raise ValueError(f"the chain is at a point where the likelihood is zero: log likelihood {here}")
     level = here - rng.exponential()
     angle = rng.uniform(0.0, 2 * math.pi)
     low, high = angle - 2 * math.pi, angle
