@@ -186,7 +186,7 @@ def test_the_view_follows_the_losses_not_a_wild_outer_band():
     low, high = figure.layout.yaxis.range
     inner = np.concatenate([t.y for t in figure.data if not t.name.endswith("90 % interval")])
     assert low < inner.min() < inner.max() < high
-    assert high - low <= 1.08 * (1 + 2 * figures.OUTER_ROOM) * np.ptp(inner) + 1e-12
+    assert high - low <= 1.08 * (1 + 2 * figures.OUTER_MARGIN) * np.ptp(inner) + 1e-12
 
 
 def test_without_plotly_the_message_says_what_to_install(monkeypatch):

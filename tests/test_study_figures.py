@@ -59,9 +59,9 @@ def numbers(figure):
     return sum(len(axis) for trace in figure.data for axis in (trace.x, trace.y) if axis is not None)
 
 
-@pytest.mark.parametrize("name", figures.OF_A_STUDY)
+@pytest.mark.parametrize("name", figures.STUDY_FIGURES)
 def test_every_figure_of_a_study_has_data_and_no_trace_that_a_strict_page_forbids(searched, name):
-    figure = figures.OF_A_STUDY[name](searched)
+    figure = figures.STUDY_FIGURES[name](searched)
     assert numbers(figure) > 0
     assert not {trace.type for trace in figure.data} & set(INERT)
     assert "<b>" not in json.dumps(json.loads(figure.to_json()))
@@ -69,11 +69,11 @@ def test_every_figure_of_a_study_has_data_and_no_trace_that_a_strict_page_forbid
 
 
 @pytest.mark.parametrize("kind", ["none", "asked", "one", "diverged", "added"])
-@pytest.mark.parametrize("name", figures.OF_A_STUDY)
+@pytest.mark.parametrize("name", figures.STUDY_FIGURES)
 def test_every_figure_of_a_study_with_little_in_it_shows_data_or_says_why_not(odd, name, kind):
-    figure = figures.OF_A_STUDY[name](odd[kind])
+    figure = figures.STUDY_FIGURES[name](odd[kind])
     said = [annotation.text for annotation in figure.layout.annotations]
-    assert numbers(figure) > 0 or any("yet" in text or "told" in text for text in said)
+    assert numbers(figure) > 0 or any("yet" in text or "recorded" in text for text in said)
 
 
 def test_curves_hold_the_losses_and_bands_that_the_study_forecasts(searched):

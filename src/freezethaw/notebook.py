@@ -1,4 +1,4 @@
-"""How a study shows itself in a notebook: plain HTML with small curves, no script, no model asked."""
+"""The HTML representation of a study in a notebook: its progress and its best runs. No script, no model."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Protocol
 
 from freezethaw.records import Budget, Config, Decision, Run
 
-SHOWN = 10  # runs with the best losses
-WIDTH, HEIGHT = 120, 24
+RUNS_SHOWN = 10
+WIDTH, HEIGHT, MAX_POINTS, COLOUR = 120, 26, 60, "#0072B2"  # of a curve; style sheets may override the colour
 STYLE = "text-align:left;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
 
 
-class Shown(Protocol):
-    """What is shown of a study."""
+class StudyLike(Protocol):
+    """The attributes of a study that are shown."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
 
     @property
     def direction(self) -> str:
-        """Whether losses are minimised."""
+        """`minimize` or `maximize`."""
 
     @property
     def max_epochs(self) -> int:
@@ -32,7 +32,7 @@ class Shown(Protocol):
 
     @property
     def budget(self) -> Budget:
-        """When to stop."""
+        """The budget."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -40,25 +40,25 @@ class Shown(Protocol):
 
     @property
     def pending(self) -> tuple[Decision, ...]:
-        """Decisions under way."""
+        """Open decisions."""
 
 
-def study_html(study: Shown) -> str:
-    """A study in HTML: how far it is, what is under way, and its best runs with their curves."""
+def study_html(study: StudyLike) -> str:
+    """A study as HTML: its progress, its open decisions, and its best runs with their curves."""
     runs, sign = study.runs, -1.0 if study.direction == "maximize" else 1.0
     trained = [run for run in runs if run.losses]
-    ranked = sorted(trained, key=lambda run: min(sign * loss for loss in run.losses))[:SHOWN]
+    ranked = sorted(trained, key=lambda run: min(sign * loss for loss in run.losses))[:RUNS_SHOWN]
     parts = [f"<b>study {escape(study.name)}</b> ({escape(study.direction)})", _progress(study, runs)]
-    parts += [f"under way: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in study.pending]
+    parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in study.pending]
     body = "".join(f"<div>{part}</div>" for part in parts)
     if ranked:
         body += _table(ranked, sign, study.max_epochs)
         if len(trained) > len(ranked):
-            body += f"<div>the best {len(ranked)} of {len(trained)} runs with a loss</div>"
+            body += f"<div>best {len(ranked)} of {len(trained)} runs with a loss</div>"
     return f'<div style="font-family:sans-serif;font-size:13px">{body}</div>'
 
 
-def _progress(study: Shown, runs: Sequence[Run]) -> str:
+def _progress(study: StudyLike, runs: Sequence[Run]) -> str:
     epochs = sum(run.epoch + (run.state == "diverged") for run in runs if not run.added)
     limit = "" if study.budget.epochs is None else f" of {study.budget.epochs}"
     states = Counter(str(run.state) for run in runs)
@@ -75,7 +75,7 @@ def _table(ranked: Sequence[Run], sign: float, max_epochs: int) -> str:
     for run in ranked:
         best = min(run.losses, key=lambda loss: sign * loss)
         cells = [_cell(str(run.number)), _cell(f"{run.epoch} of {max_epochs}"), _cell(f"{best:.5g}")]
-        cells += [f'<td style="{STYLE}">{_curve(run.losses, low, high, max_epochs)}</td>', _cell(str(run.state))]
+        cells += [f'<td style="{STYLE}">{curve_svg(run.losses, low, high, max_epochs)}</td>', _cell(str(run.state))]
         cells += [_cell(_value(run.config, name)) for name in names]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return f'<table style="border-collapse:collapse"><tr>{head}</tr>{"".join(rows)}</table>'
@@ -90,14 +90,18 @@ def _value(config: Config, name: str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _curve(losses: Sequence[float], low: float, high: float, max_epochs: int) -> str:
-    """A curve as a small picture; all of a table share their axes."""
-    range_ = high - low if math.isfinite(high - low) and high > low else 1.0
+def curve_svg(losses: Sequence[float], low: float, high: float, max_epochs: int) -> str:
+    """A learning curve as a small SVG image. All curves of a table share the axes; losses outside are clipped."""
+    scale = (HEIGHT - 4) / (high - low if math.isfinite(high - low) and high > low else 1.0)
+    step = max(len(losses) // MAX_POINTS, 1)
     points = [
-        f"{2 + (WIDTH - 4) * place / max(max_epochs - 1, 1):.1f},{2 + (HEIGHT - 4) * (high - loss) / range_:.1f}"
-        for place, loss in enumerate(losses)
+        f"{2 + (WIDTH - 4) * i / max(max_epochs - 1, 1):.1f},"
+        f"{2 + min(max(scale * (high - losses[i]), 0.0), HEIGHT - 4.0):.1f}"
+        for i in sorted({*range(0, len(losses), step), len(losses) - 1})
     ]
-    line = f'<polyline points="{" ".join(points)}" fill="none" stroke="#0072B2" stroke-width="1.5"/>'
     x, y = points[-1].split(",")
-    end = f'<circle cx="{x}" cy="{y}" r="2" fill="#0072B2"/>'
-    return f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{len(losses)} epochs">{line}{end}</svg>'
+    return (
+        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{len(losses)} epochs">'
+        f'<polyline points="{" ".join(points)}" fill="none" stroke="{COLOUR}" stroke-width="1.5"/>'
+        f'<circle cx="{x}" cy="{y}" r="2.2" fill="{COLOUR}"/></svg>'
+    )

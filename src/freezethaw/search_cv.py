@@ -1,13 +1,14 @@
-"""A search like those of scikit-learn: `FreezeThawSearchCV(estimator, space).fit(X, y)`.
+"""A search with the interface of scikit-learn: `FreezeThawSearchCV(estimator, space).fit(X, y)`.
 
-An epoch trains the estimator once more in each split, and its loss is the mean score of the splits. Unlike halving
-searches nothing is discarded for good: a configuration that was frozen may be thawed.
+An epoch trains the estimator once in each split; its loss is the mean score of the splits. Unlike in halving searches
+no configuration is discarded: a frozen one may be thawed.
 """
 
 from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,24 +27,25 @@ with extra("sklearn"):
     from sklearn.base import clone, is_classifier
     from sklearn.metrics import check_scoring
     from sklearn.model_selection import check_cv
-    from sklearn.model_selection._search import BaseSearchCV  # as other searches do: it has no public name
+    from sklearn.model_selection._search import BaseSearchCV  # it has no public name
     from sklearn.utils.metaestimators import _safe_split
     from sklearn.utils.validation import indexable
 
 
 class FreezeThawSearchCV(BaseSearchCV):
-    """Search the space of an estimator that has `partial_fit` or `warm_start`, by cross-validation.
+    """Cross-validated search for an estimator with `partial_fit` or `warm_start`.
 
-    `space`: a `Space` of parameters of the estimator. `max_epochs`: how far a configuration is trained at most;
-    `budget`: epochs in all, each over every split. `rounds`: what an epoch adds where `warm_start` continues.
-    `scoring`, `cv`, `refit` and `n_jobs` as in `GridSearchCV`, with one score, and a process for each job. `store`,
-    `name`, `checkpoints`: where the study is kept; the same fit again continues it. `random_state`: the seed.
+    `space` is a `Space` or a dict of parameters of the estimator. `max_epochs` is the last epoch of a configuration;
+    `budget` is the total number of epochs, each over all splits. `rounds` is the number of iterations that an epoch
+    adds with `warm_start`. `scoring`, `cv`, `refit` and `n_jobs` are as in `GridSearchCV`, with one score and one
+    process per job. `store`, `name` and `checkpoints` select the study; the same fit continues it. `random_state` is
+    the seed.
     """
 
     def __init__(
         self,
         estimator: Any,
-        space: Space | None = None,
+        space: Space | Mapping[str, Any] | None = None,
         *,
         max_epochs: int = 20,
         budget: int | Budget = 100,
@@ -62,25 +64,25 @@ class FreezeThawSearchCV(BaseSearchCV):
         self.store, self.name, self.checkpoints, self.random_state = store, name, checkpoints, random_state
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> FreezeThawSearchCV:
-        """Search, and train the best configuration on all data, as far as it did best."""
-        if not isinstance(self.space, Space):
-            raise StudyError(f"space must be a freezethaw.Space, not {self.space!r}")
+        """Search, then train the best configuration on all data up to its best epoch."""
+        if self.space is None:
+            raise StudyError("space is required: a freezethaw.Space or a dict of parameters")
         X, y = indexable(X, y)
         if params:
-            raise StudyError(f"{', '.join(params)}: partial training knows no other arguments than X and y")
+            raise StudyError(f"{', '.join(params)}: fit parameters other than X and y are not supported")
         self.scorer_ = check_scoring(self.estimator, self.scoring)
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y))
         self.n_splits_, self.multimetric_ = len(splits), False
         errors: list[Exception] = []
-        put_back = remembered()  # a search leaves the generators of its user alone
+        put_back = remembered()  # the random generators of the caller stay as they are
         try:
             result = tune(
-                _Training(self, X, y, splits, errors), copy.deepcopy(self.space), self.max_epochs, self.budget,
+                _Training(self, X, y, splits, errors), copy.deepcopy(Space.of(self.space)), self.max_epochs, self.budget,
                 name=self.name, workers=effective_n_jobs(self.n_jobs), store=self.store, seed=self.random_state,
                 direction="maximize", checkpoints=self.checkpoints,
             )  # fmt: skip
         except StudyError:
-            if errors:  # what the estimator said, as if it had been called
+            if errors:  # the original error of the estimator
                 raise errors[0] from None
             raise
         finally:
@@ -95,13 +97,13 @@ class FreezeThawSearchCV(BaseSearchCV):
         return self
 
     def _configured(self, config: Any, seed: int) -> Any:
-        """A fresh estimator of this configuration."""
+        """A new estimator with this configuration."""
         made = clone(self.estimator).set_params(**config)
         parameters = made.get_params(deep=False)
         return made.set_params(random_state=seed) if parameters.get("random_state", 0) is None else made
 
     def _conclude(self, result: Result) -> None:
-        """What searches of scikit-learn say when they have fitted."""
+        """Set the attributes that searches of scikit-learn have after fitting."""
         if (best := result.best) is None:
             raise StudyError("no configuration has a finite score")
         runs = [run for run in result.runs if run.losses and not run.added]
@@ -119,13 +121,13 @@ class FreezeThawSearchCV(BaseSearchCV):
 
 
 class _Training:
-    """The training of one run: an estimator for each split, an epoch of all before the next."""
+    """The training of one run: one estimator per split, trained epoch by epoch."""
 
     def __init__(self, search: FreezeThawSearchCV, X: Any, y: Any, splits: Any, errors: list[Exception]) -> None:
         self.search, self.X, self.y, self.splits, self.errors = search, X, y, splits, errors
 
     def __call__(self, run: TrainingRun) -> None:
-        """Train until it is frozen."""
+        """Train until the run is frozen."""
         try:
             self._train(run)
         except Exception as error:

@@ -199,11 +199,11 @@ def test_what_a_user_typed_is_text(tmp_path, nasty):
 
 
 def test_passwords_in_urls_are_masked(monkeypatch):
-    from freezethaw.server.watching import Library
+    from freezethaw.server.views import StoreView
 
-    library = Library.__new__(Library)
-    library.url = "postgresql+psycopg://me:hunter2@host/tuning?password=hunter3"
-    assert "hunter" not in library.shown
+    store = StoreView.__new__(StoreView)
+    store.url = "postgresql+psycopg://me:hunter2@host/tuning?password=hunter3"
+    assert "hunter" not in store.shown
 
 
 def test_asking_telling_and_steering_by_http(tmp_path):
@@ -362,7 +362,7 @@ def test_the_disk_budget_has_a_gauge_and_a_run_its_last_worker(tmp_path):
     ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 2, **options)
     client = Client(make_application(url, TOKEN))
     assert client("GET", "/api/studies/disk").json()["disk_gb"] == 2
-    assert "of 2 GB allowed" in client("GET", "/studies/disk").text
+    assert "of 2 GB" in client("GET", "/studies/disk").text
     assert "last trained by process" in client("GET", "/studies/disk/runs/1").text
     options["checkpoints"] = None  # the same command without a limit
     ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 3, **options)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import freezethaw as ft
-from freezethaw.figures import BROWSERS, OF_A_STUDY
+from freezethaw.figures import BROWSERS, STUDY_FIGURES
 from tests.server.serving import served
 from tests.server.studies import SPACE, advance, fill, fill_big
 
@@ -118,7 +118,7 @@ def draw_all(page):
 def test_every_figure_has_data_and_no_policy_is_violated(browser, link, scheme):
     with opened(browser, link, "/studies/searched", color_scheme=scheme) as page:
         found = draw_all(page)
-    assert set(found) == set(OF_A_STUDY)
+    assert set(found) == set(STUDY_FIGURES)
     assert all(isinstance(count, int) and count > 0 for count in found.values()), found
 
 
@@ -154,8 +154,8 @@ def test_the_page_follows_a_study_without_reload(browser, store, link):
 def test_actions_of_a_study_and_of_a_run(browser, store, link):
     study = ft.Study.open(store, "searched")
 
-    def said(page, words):
-        page.wait_for_function("words => document.getElementById('said').textContent.includes(words)", arg=words)
+    def message(page, words):
+        page.wait_for_function("words => document.getElementById('message').textContent.includes(words)", arg=words)
         study.keep_up()
 
     def press(page, action):
@@ -169,36 +169,36 @@ def test_actions_of_a_study_and_of_a_run(browser, store, link):
         page.keyboard.press("Enter")  # all of it works by keyboard
         page.locator("input[name=epochs]").fill("77")
         page.keyboard.press("Enter")
-        said(page, "77 epochs")
+        message(page, "77 epochs")
         assert study.budget.epochs == 77
         page.locator("textarea").fill('{"rate": 0.5, "optimizer": "adam", "width": 2}')
         press(page, "enqueue")
-        said(page, "started next")
+        message(page, "started next")
         assert study.wishes[-1].config["rate"] == 0.5
         page.locator("textarea").fill('{"rate": 5000}')
         press(page, "enqueue")
-        said(page, "did not work")
+        message(page, "Error: ")
         press(page, "stop")
-        said(page, "no more decisions")
+        message(page, "no new ones are taken")
         assert study.stopped
         page.wait_for_selector("[data-action=resume]", state="attached")
         press(page, "resume")
-        said(page, "goes on")
+        message(page, "resumed")
         assert not study.stopped
     frozen = next(run.number for run in study.runs if run.state == "frozen")
     with opened(browser, link, f"/studies/searched/runs/{frozen}") as page:
         page.wait_for_selector("#figure-curves[data-drawn]", timeout=DRAWN)
         press(page, "thaw")
-        said(page, "thawed next")
+        message(page, "thawed next")
         assert study.wishes[-1].run == frozen
-        steps = (("pin", "stay", lambda: study.pinned), ("ban", "no more", lambda: study.banned))
+        steps = (("pin", "are kept", lambda: study.pinned), ("ban", "not be thawed any more", lambda: study.banned))
         for action, words, there in steps:
             press(page, action)
-            said(page, words)
+            message(page, words)
             assert there() == (frozen,)
             page.wait_for_selector(f"[data-action=un{action}]")
             press(page, f"un{action}")
-            said(page, "may ")
+            message(page, "may ")
             assert there() == ()
             page.wait_for_selector(f"[data-action={action}]")
     study.close()
@@ -272,6 +272,6 @@ def test_the_report_opens_offline_with_every_figure(browser, store, tmp_path):
     troubles = []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto((tmp_path / "report.html").as_uri())
-    page.wait_for_function("n => document.querySelectorAll('.js-plotly-plot').length === n", arg=len(OF_A_STUDY))
+    page.wait_for_function("n => document.querySelectorAll('.js-plotly-plot').length === n", arg=len(STUDY_FIGURES))
     assert troubles == []
     context.close()

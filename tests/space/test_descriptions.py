@@ -58,7 +58,7 @@ def test_list_valued_choices_and_their_children_survive_a_description() -> None:
 @pytest.mark.parametrize(
     ("description", "message"),
     [
-        ({"x": {"low": 0, "high": 1}}, "x: its description has no type; give 'float', 'int', 'choice' or 'fixed'"),
+        ({"x": {"low": 0, "high": 1}}, "x: the description has no type; give 'float', 'int', 'choice' or 'fixed'"),
         ({"x": {"type": "real", "low": 0}}, "x: type is 'real'; it must be one of 'float'"),
         ({"x": {"type": ["int"]}}, r"x: type is \['int'\]; it must be one of 'float'"),
         ({"x": {"type": "int", "low": 0}}, "x: a description of type 'int' needs 'high'"),
@@ -80,9 +80,7 @@ def test_wrong_descriptions_are_refused(description: Any, message: str) -> None:
 def test_values_that_no_file_can_hold_may_be_searched_but_not_described() -> None:
     space = Space(activation=Choice(math.tanh, math.erf))
     assert space.config([0.0]) == {"activation": math.tanh}
-    with pytest.raises(
-        SpaceError, match="activation: <built-in function tanh> cannot be written to a file; use a text"
-    ):
+    with pytest.raises(SpaceError, match="activation: <built-in function tanh> cannot be stored; use a text"):
         space.to_dict()
 
 

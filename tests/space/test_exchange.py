@@ -15,11 +15,9 @@ from tests.space.spaces import EXAMPLE
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("optuna", "optuna.distributions", "ConfigSpace"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(FreezeThawError, match="this needs optuna, which is not installed: pip install optuna"):
+    with pytest.raises(FreezeThawError, match="optuna is not installed: pip install optuna"):
         EXAMPLE.to_optuna()
-    with pytest.raises(
-        FreezeThawError, match="this needs ConfigSpace, which is not installed: pip install ConfigSpace"
-    ):
+    with pytest.raises(FreezeThawError, match="ConfigSpace is not installed: pip install ConfigSpace"):
         Space.from_configspace(None)
 
 
@@ -37,7 +35,7 @@ def test_optuna_and_back() -> None:
     trial = optuna.trial.create_trial(params=space.config(np.full(6, 0.3)), distributions=distributions, value=0.0)
     assert space.validate(trial.params) == trial.params
     assert Space.from_optuna({"x": optuna.distributions.IntDistribution(3, 3)}) == Space(x=3)
-    with pytest.raises(SpaceError, match="x: 3 is no Optuna distribution"):
+    with pytest.raises(SpaceError, match="x: 3 is not a supported Optuna distribution"):
         Space.from_optuna({"x": 3})
 
 
@@ -90,13 +88,13 @@ def test_configspace_refusals() -> None:
     configspace = library.ConfigurationSpace({"a": (0, 5), "b": (0, 5), "c": (0.0, 1.0)})
     a, b, c = (configspace[name] for name in "abc")
     configspace.add(library.OrConjunction(library.EqualsCondition(c, a, 1), library.EqualsCondition(c, b, 1)))
-    with pytest.raises(SpaceError, match=r"c: the condition .* has no counterpart in `when`"):
+    with pytest.raises(SpaceError, match=r"c: the condition .* cannot be expressed with `when`"):
         Space.from_configspace(configspace)
     configspace = library.ConfigurationSpace({"a": (0, 5)})
     configspace.add(library.ForbiddenEqualsClause(configspace["a"], 5))
-    with pytest.raises(SpaceError, match="forbidden clauses cannot be searched here"):
+    with pytest.raises(SpaceError, match="forbidden clauses are not supported"):
         Space.from_configspace(configspace)
     configspace = library.ConfigurationSpace()
     configspace.add(library.NormalFloatHyperparameter("x", 0, 1, lower=-5, upper=5))
-    with pytest.raises(SpaceError, match="x: a NormalFloatHyperparameter cannot be searched here"):
+    with pytest.raises(SpaceError, match="x: NormalFloatHyperparameter is not supported"):
         Space.from_configspace(configspace)

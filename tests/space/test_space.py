@@ -35,6 +35,40 @@ def test_equality_tells_true_from_one() -> None:
     assert Space(a=Float(0, 1)) != Space(a=Int(0, 1))
 
 
+@pytest.mark.parametrize("values", [["sgd", "adam"], ("sgd", "adam")])
+def test_one_list_or_tuple_is_the_list_of_values(values: Any) -> None:
+    assert Choice(values) == Choice("sgd", "adam")
+    assert Choice(values, guess="adam", when={"x": 1}) == Choice("sgd", "adam", guess="adam", when={"x": 1})
+    assert Choice([values]).values == (values,)
+    with pytest.raises(SpaceError, match="at least one value"):
+        Choice(type(values)())
+
+
+@pytest.mark.parametrize("choice", [Choice([[64, 64]]), Choice([(1, 2)], guess=(1, 2)), Choice([[1]], [2])])
+def test_values_that_are_lists_survive_description_and_repr(choice: Choice) -> None:
+    space = Space(x=choice)
+    assert Space.from_dict(space.to_dict()) == space
+    assert eval(repr(choice)) == choice
+
+
+def test_a_dict_of_parameters_is_a_space() -> None:
+    parameters = {"rate": Float(0, 1), "model.depth": Int(1, 4), "seed": 3}
+    assert Space.of(parameters) == Space(parameters)
+    assert Space.of(EXAMPLE) is EXAMPLE
+    for wrong in (None, [("rate", Float(0, 1))], Float(0, 1)):
+        with pytest.raises(SpaceError, match="expected a Space or a dict of parameters, not"):
+            Space.of(wrong)  # type: ignore[arg-type]
+
+
+def test_the_union_of_two_versions_contains_the_configurations_of_both() -> None:
+    now = Space(rate=Float(0.1, 1, log=True), units=Int(2, 8, step=2), kind=Choice("a", "b"), depth=3, new=Int(0, 1))
+    before = Space(rate=Float(0.01, 0.5, log=True), units=Int(1, 4), kind=Choice("b", "c"), depth=2)
+    assert now.union(before) == Space(
+        rate=Float(0.01, 1, log=True), units=Int(1, 8), kind=Choice("a", "b", "c"), depth=Choice(3, 2), new=Int(0, 1)
+    )
+    assert now.union(now) == now
+
+
 def test_repr_can_be_typed_in() -> None:
     assert repr(Space({"model.lr": Float(0, 1, guess=0.5), "n": 3})) == (
         "Space({'model.lr': Float(0.0, 1.0, guess=0.5), 'n': 3})"
@@ -105,23 +139,23 @@ def when_of(when: Any, **others: Any) -> Space:
         (lambda: when_of({"a": 1}), "x: when names 'a', which is not in the space, which has 'x'"),
         (
             lambda: when_of({"a": "c"}, a=Choice("a", "b")),
-            "x: .*a cannot take: 'c' is not allowed; give one of 'a', 'b'",
+            "x: .*a cannot have: 'c' is not allowed; give one of 'a', 'b'",
         ),
-        (lambda: when_of({"a": 1}, a=Choice(True, False)), "x: .*a cannot take: 1 is not"),
+        (lambda: when_of({"a": 1}, a=Choice(True, False)), "x: .*a cannot have: 1 is not"),
         (
             lambda: when_of({"a": 5}, a=Int(0, 4)),
-            "x: .*a cannot take: 5 is not allowed; give a whole number from 0 to 4",
+            "x: .*a cannot have: 5 is not allowed; give an integer from 0 to 4",
         ),
         (lambda: when_of({"a": 0.5}, a=Float(0, 4)), "x: when names 'a', a continuous Float"),
         (lambda: when_of({"a": 0.5}, a=0.6), "x: when needs a = 0.5, but a is fixed to 0.6"),
         (lambda: when_of({"x": 0.5}), "x: when names 'x', a continuous Float"),
-        (lambda: Space(x=Choice(1, 2, when={"x": 1})), "x: when goes round in a circle among 'x'"),
+        (lambda: Space(x=Choice(1, 2, when={"x": 1})), "x: the conditions of 'x' form a cycle"),
         (
             lambda: Space(z=Int(0, 1), x=Choice(1, 2, when={"y": 1}), y=Choice(1, 2, when={"x": 1})),
-            "x: when goes round in a circle among 'x', 'y'",
+            "x: the conditions of 'x', 'y' form a cycle",
         ),
-        (lambda: when_of({"a": []}, a=Choice(1, 2)), "when lists no value of 'a'"),
-        (lambda: when_of("a", a=Choice(1, 2)), "when is 'a'; write it as in"),
+        (lambda: when_of({"a": []}, a=Choice(1, 2)), "when has no value of 'a'"),
+        (lambda: when_of("a", a=Choice(1, 2)), "when is 'a'; expected e.g."),
     ],
 )
 def test_wrong_conditions_are_refused(build: Any, message: str) -> None:
@@ -159,12 +193,12 @@ def test_validate_normalises() -> None:
             {"dropout": 0.25},
             "dropout: 0.25 is not allowed; give a number from 0.0 to 0.5 in steps of 0.1, for instance 0.2",
         ),
-        ({"batch_size": 19}, "batch_size: 19 is not allowed; give a whole number from 20 to 2000"),
+        ({"batch_size": 19}, "batch_size: 19 is not allowed; give an integer from 20 to 2000"),
         ({"batch_size": 20.5}, "batch_size: 20.5 is not allowed"),
-        ({"layers": True}, "layers: True is not allowed; give a whole number from 1 to 4"),
+        ({"layers": True}, "layers: True is not allowed; give an integer from 1 to 4"),
         ({"layers": math.inf}, "layers: inf is not allowed"),
         ({"layers": None}, "layers: None is not allowed"),
-        ({"damping": 4}, "damping: 4 is not allowed; give a whole number from 1 to 9 in steps of 2"),
+        ({"damping": 4}, "damping: 4 is not allowed; give an integer from 1 to 9 in steps of 2"),
         ({"optimizer": "lion"}, "optimizer: 'lion' is not allowed; give one of 'sgd', 'adam', 'rmsprop'"),
         ({"optimizer": {1, 2}}, r"optimizer: \{1, 2\} is not allowed"),
         ({"nesterov": 1}, "nesterov: 1 is not allowed; give one of True, False"),
@@ -211,7 +245,7 @@ def test_key_is_the_same_for_equal_configurations_only() -> None:
     ("build", "message"),
     [
         (lambda: Float(1, 0), "low is 1.0 and high is 0.0; low must be below high"),
-        (lambda: Float(1, 1), "low and high are both 1.0; write the plain value 1.0 to fix it"),
+        (lambda: Float(1, 1), "low and high are both 1.0; to fix the parameter, write 1.0"),
         (lambda: Float(0, 1, log=True), "low is 0.0; a log scale needs low above 0"),
         (lambda: Float(math.nan, 1), "low is nan; it must be a finite number"),
         (lambda: Float(0, math.inf), "high is inf; it must be a finite number"),
@@ -228,25 +262,25 @@ def test_key_is_the_same_for_equal_configurations_only() -> None:
         (lambda: Float(1e16, 2e16, step=0.5), "step=0.5 is too small for the range"),
         (lambda: Float(1, 2, step=0.1, log=True), "log and step cannot be combined"),
         (lambda: Float(0, 1, guess=2), "guess: 2 is not allowed; give a number from 0.0 to 1.0"),
-        (lambda: Int(0, 1.5), r"high is 1.5; it must be a whole number \(use Float"),  # type: ignore[arg-type]
-        (lambda: Int(True, 2), "low is True; it must be a whole number"),
+        (lambda: Int(0, 1.5), r"high is 1.5; it must be an integer \(use Float"),  # type: ignore[arg-type]
+        (lambda: Int(True, 2), "low is True; it must be an integer"),
         (lambda: Int(0, 5, log=True), "low is 0; a log scale needs low of at least 1"),
-        (lambda: Int(5, 5), "low and high are both 5; write the plain value 5"),
+        (lambda: Int(5, 5), "low and high are both 5; to fix the parameter, write 5"),
         (lambda: Int(0, 5, step=2), "high - low must be a multiple of step=2; the nearest high is 4"),
-        (lambda: Int(0, 5, step=-1), "step is -1; it must be a positive whole number"),
-        (lambda: Int(0, 2**41), "too many values to be told apart"),
-        (lambda: Int(1, 9, guess=0), "guess: 0 is not allowed; give a whole number from 1 to 9"),
+        (lambda: Int(0, 5, step=-1), "step is -1; it must be a positive integer"),
+        (lambda: Int(0, 2**41), "there are too many values"),
+        (lambda: Int(1, 9, guess=0), "guess: 0 is not allowed; give an integer from 1 to 9"),
         (Choice, "a Choice needs at least one value"),
         (lambda: Choice(1, 2, 1.0), "1.0 is given twice; the values of a Choice must differ"),
-        (lambda: Choice(1, math.nan), "nan cannot be a value; name it by a text"),
+        (lambda: Choice(1, math.nan), "nan cannot be a value; use a text"),
         (lambda: Choice(1, {2}), r"\{2\} cannot be a value; use numbers, text"),
         (lambda: Choice("a", "b", guess="c"), "guess: 'c' is not allowed; give one of 'a', 'b'"),
         (lambda: Choice("a", "b", ordered=1), "ordered is 1; it must be True or False"),  # type: ignore[arg-type]
-        (lambda: Space(x=["a", "b"]), r"x: \['a', 'b'\] is no parameter and no plain value; write Choice"),
+        (lambda: Space(x=["a", "b"]), r"x: \['a', 'b'\] is neither a parameter nor a simple value; use Choice"),
         (lambda: Space(x=math.inf), "x: inf cannot be a value"),
         (lambda: Space(x=Float), r"x: is the class Float; call it, as in Float\(...\)"),
-        (lambda: Space({"": 1}), "a parameter's name must be a text that is not empty, not ''"),
-        (lambda: Space({1: 1}), "a parameter's name must be a text that is not empty, not 1"),  # type: ignore[dict-item]
+        (lambda: Space({"": 1}), "the name of a parameter must be a non-empty string, not ''"),
+        (lambda: Space({1: 1}), "the name of a parameter must be a non-empty string, not 1"),  # type: ignore[dict-item]
         (lambda: Space({"x": 1}, x=2), "x: is given twice"),
     ],
 )

@@ -1,17 +1,17 @@
-"""Pictures of studies, of the model and of its forecasts, for notebooks, reports and the web page alike.
+"""Figures of studies, of the model and of its forecasts, for notebooks, reports and the dashboard.
 
-Every function returns a `plotly.graph_objects.Figure` in one common style; none reads a file, a clock or global random
-state. Those of a study take it and a few options, and draw something true of a study with no run, one, or only diverged
-ones. `write_png` turns a figure into an image with the system's Chromium. plotly is an extra, imported on first use.
+Every function returns a `plotly.graph_objects.Figure`. Figures of a study also work if it has no runs, or only diverged
+ones: they show a note. `write_png` renders a figure with the system's Chromium. plotly is imported on first use.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from freezethaw.figures.course import best_loss, comparison
+from freezethaw.figures.history import basket, best_loss, comparison, study_progression, timeline
 from freezethaw.figures.image import BROWSERS, write_png
-from freezethaw.figures.of_model import (
-    OUTER_ROOM,
+from freezethaw.figures.learning_curves import curves, forecast_calibration, p_min, run_asymptotes
+from freezethaw.figures.model import (
+    OUTER_MARGIN,
     PANELS_BEYOND,
     Axis,
     asymptotes,
@@ -23,20 +23,11 @@ from freezethaw.figures.of_model import (
     progression,
     realistic_draws,
 )
-from freezethaw.figures.of_space import importance, parallel_coordinates, slices
-from freezethaw.figures.of_study import (
-    basket,
-    curves,
-    forecast_calibration,
-    p_min,
-    run_asymptotes,
-    study_progression,
-    timeline,
-)
+from freezethaw.figures.parameters import importance, parallel_coordinates, slices
 from freezethaw.figures.style import COLOURS
 
-# of a study: what a page or a report shows, in its order
-OF_A_STUDY: dict[str, Callable[..., Any]] = {
+# the figures on the page and in the report of a study, in this order
+STUDY_FIGURES: dict[str, Callable[..., Any]] = {
     "curves": curves,
     "best_loss": best_loss,
     "run_asymptotes": run_asymptotes,
@@ -53,9 +44,9 @@ OF_A_STUDY: dict[str, Callable[..., Any]] = {
 __all__ = [
     "BROWSERS",
     "COLOURS",
-    "OF_A_STUDY",
-    "OUTER_ROOM",
+    "OUTER_MARGIN",
     "PANELS_BEYOND",
+    "STUDY_FIGURES",
     "Axis",
     "asymptotes",
     "basket",

@@ -1,4 +1,4 @@
-"""How studies went: the best loss so far against what was spent, of one study or of several."""
+"""Figures of the history of a study: best loss against cost, decisions, and the order of training."""
 
 from __future__ import annotations
 
@@ -9,104 +9,110 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.figures.style import COLOURS, Array, colour, empty_figure, label, note, thinned
-from freezethaw.records import Taken
+from freezethaw.errors import StudyError
+from freezethaw.figures.model import progression
+from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, thinned
+from freezethaw.records import BasketEntry, Explanation, Taken
 from freezethaw.study import Study
+from freezethaw.study.words import describe, percent
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Spent = Literal["epochs", "hours", "cost"]
-NO_LOSS, NO_SECONDS = "no loss yet", "no seconds were told"
+NO_LOSS, NO_SECONDS = "no loss yet", "no training times are recorded"
 TITLES: Mapping[Spent, str] = {
-    "epochs": "Epochs trained in all",
-    "hours": "Hours of training, all workers together",
-    "cost": "Hours of training with the prices of starting, saving and loading",
+    "epochs": "Epochs trained, all runs",
+    "hours": "Hours of training, all workers",
+    "cost": "Hours of training, starting, saving and loading",
 }
-DASHES = ("solid", "dash", "dot", "dashdot")  # the next kind of line when the colours are used up
+DASHES = ("solid", "dash", "dot", "dashdot")  # line styles, once all colours are used
+
+STARTED, THAWED, CONTINUED = COLOURS[0], COLOURS[1], COLOURS[4]
+MAX_POINTS = 8000  # of the three-dimensional figure
 
 
 def sign_of(study: Study) -> float:
-    """Losses times this are minimised."""
+    """The factor that makes losses minimised."""
     return -1.0 if study.direction == "maximize" else 1.0
 
 
 @dataclass(frozen=True)
-class Course:
-    """One study's losses in the order in which they were recorded; as told, times the sign."""
+class LossHistory:
+    """The losses of a study in the order of recording, with the sign that makes them minimised."""
 
-    spent: Array  # after each
+    cost: Array  # cumulative, after each loss
     losses: Array
     lowest: Array  # so far
-    names: tuple[str, ...]  # of the improvements
-    improvements: NDArray[np.intp]  # their places
+    names: tuple[str, ...]  # run and epoch of each improvement
+    improvements: NDArray[np.intp]  # indices of the losses that are a new minimum
 
     @classmethod
-    def of(cls, study: Study, against: Spent) -> Course | str:
-        """The course, or why there is none."""
+    def of(cls, study: Study, against: Spent) -> LossHistory | str:
+        """The loss history, or a text that says why there is none."""
         runs, sign, history = study.runs, sign_of(study), study.history()
         order = [(run, epoch) for run, epoch in history.epochs if not runs[run - 1].added]
         if not order:
             return NO_LOSS
         losses = np.array([sign * runs[run - 1].losses[epoch - 1] for run, epoch in order])
-        spent = np.arange(1.0, len(order) + 1.0)
+        cost = np.arange(1.0, len(order) + 1.0)
         if against != "epochs":
-            spent = np.cumsum(np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])) / 3600
+            cost = np.cumsum(np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])) / 3600
             if against == "cost":
-                spent = spent + _prices(study, history.decisions, len(order)) / 3600
-            if not spent[-1] > 0:
+                cost = cost + _switching_seconds(study, history.decisions, len(order)) / 3600
+            if not cost[-1] > 0:
                 return NO_SECONDS
         lowest = np.minimum.accumulate(losses)
         at = np.flatnonzero(np.diff(lowest, prepend=np.inf) < 0)
-        return cls(spent, losses, lowest, tuple(f"run {order[i][0]}, epoch {order[i][1]}" for i in at), at)
+        return cls(cost, losses, lowest, tuple(f"run {order[i][0]}, epoch {order[i][1]}" for i in at), at)
 
-    def stairs(self) -> tuple[list[float], list[float]]:
-        """The corners of the best loss so far."""
+    def steps(self) -> tuple[list[float], list[float]]:
+        """Corners of the step function of the best loss."""
         at = self.improvements
-        return [*self.spent[at], self.spent[-1]], [*self.lowest[at], self.lowest[-1]]
+        return [*self.cost[at], self.cost[-1]], [*self.lowest[at], self.lowest[-1]]
 
     def range(self) -> tuple[float, float]:
-        """From the best loss to one that nine in ten are better than: first losses may leave the view."""
+        """Limits of the axis: the best loss and the 90 % quantile, so that a few first losses may be outside."""
         seen = self.losses[thinned(len(self.losses), 1500)]
         return float(self.lowest[-1]), float(np.quantile(seen, 0.9))
 
 
 def best_loss(study: Study, against: Spent = "epochs") -> Figure:
-    """Draw the best loss so far against epochs, hours of training, or hours and the prices of changing between runs."""
-    figure = empty_figure("Best loss so far", "each dot is an improvement", TITLES[against], "Best loss")
-    course, sign = Course.of(study, against), sign_of(study)
-    if isinstance(course, str):
-        return note(figure, course)
-    x, y = course.stairs()
-    at = course.improvements
+    """Draw the best loss against epochs, hours of training, or hours including the cost of switching runs."""
+    figure = empty_figure("Best loss so far", "dots: improvements", TITLES[against], "Best loss")
+    losses, sign = LossHistory.of(study, against), sign_of(study)
+    if isinstance(losses, str):
+        return note(figure, losses)
+    x, y = losses.steps()
+    at = losses.improvements
     figure.add_scatter(
         x=x, y=sign * np.array(y), mode="lines", name="best loss", showlegend=False, hoverinfo="skip",
         line={"color": COLOURS[0], "width": 2.5, "shape": "hv"},
     )  # fmt: skip
     figure.add_scatter(
-        x=course.spent[at], y=sign * course.lowest[at], mode="markers", marker={"color": COLOURS[0], "size": 7},
-        text=course.names, name="improvement", showlegend=False, hovertemplate="%{text}: %{y:.5g}<extra></extra>",
+        x=losses.cost[at], y=sign * losses.lowest[at], mode="markers", marker={"color": COLOURS[0], "size": 7},
+        text=losses.names, name="improvement", showlegend=False, hovertemplate="%{text}: %{y:.5g}<extra></extra>",
     )  # fmt: skip
-    return _limited(figure, [sign * edge for edge in course.range()])
+    return _limited(figure, [sign * edge for edge in losses.range()])
 
 
 def comparison(studies: Mapping[str, Study], against: Spent = "epochs") -> Figure:
-    """Draw the best loss so far of several studies, by name, over each other."""
-    figure = empty_figure("Best loss so far", "a line for each study", TITLES[against], "Best loss")
+    """Draw the best loss of several studies, given by name, in one figure."""
+    figure = empty_figure("Best loss so far", "one line per study", TITLES[against], "Best loss")
     edges, why = list[float](), NO_LOSS
-    for place, (name, study) in enumerate(studies.items()):
-        course, sign = Course.of(study, against), sign_of(study)
-        if isinstance(course, str):
-            why = course
+    for index, (name, study) in enumerate(studies.items()):
+        losses, sign = LossHistory.of(study, against), sign_of(study)
+        if isinstance(losses, str):
+            why = losses
             continue
-        x, y = course.stairs()
-        kind = DASHES[place // len(COLOURS) % len(DASHES)]
+        x, y = losses.steps()
+        kind = DASHES[index // len(COLOURS) % len(DASHES)]
         figure.add_scatter(
             x=x, y=sign * np.array(y), mode="lines", name=label(name), showlegend=True,
-            line={"color": colour(place), "width": 2.5, "shape": "hv", "dash": kind},
+            line={"color": colour(index), "width": 2.5, "shape": "hv", "dash": kind},
             hovertemplate=f"{label(name)}, %{{x:.4g}} {label(against)}: %{{y:.5g}}<extra></extra>",
         )  # fmt: skip
-        edges += [sign * edge for edge in course.range()]
+        edges += [sign * edge for edge in losses.range()]
     return _limited(figure, edges) if edges else note(figure, why)
 
 
@@ -116,8 +122,8 @@ def _limited(figure: Figure, edges: Sequence[float]) -> Figure:
     return figure.update_yaxes(range=[low - margin, high + margin]).update_xaxes(rangemode="tozero")
 
 
-def goes_on(decisions: Sequence[Taken]) -> set[int]:
-    """Numbers of decisions that went on with a run right where the one before had ended it: no freeze in between."""
+def continuations(decisions: Sequence[Taken]) -> set[int]:
+    """Numbers of the decisions that continued a run directly after the previous decision: it was not frozen."""
     last: dict[int, int | None] = {}
     found = set()
     for taken in decisions:
@@ -128,12 +134,139 @@ def goes_on(decisions: Sequence[Taken]) -> set[int]:
     return found
 
 
-def _prices(study: Study, decisions: Sequence[Taken], count: int) -> Array:
-    """(count,) seconds spent on changing between runs before each epoch was recorded."""
-    prices, on = study.prices, goes_on(decisions)
-    spent = np.zeros(count + 1)
+def _switching_seconds(study: Study, decisions: Sequence[Taken], count: int) -> Array:
+    """(count,) cumulative seconds of starting, saving and loading before each epoch was recorded."""
+    prices, continued = study.prices, continuations(decisions)
+    seconds = np.zeros(count + 1)
     for taken in decisions:
-        if taken.decision.number not in on:
+        if taken.decision.number not in continued:
             load = prices.load if taken.decision.kind == "thaw" else 0.0
-            spent[min(taken.began, count)] += prices.start + prices.save + load
-    return np.cumsum(spent)[:count]
+            seconds[min(taken.began, count)] += prices.start + prices.save + load
+    return np.cumsum(seconds)[:count]
+
+
+def basket(study: Study, number: int | None = None) -> Figure:
+    """Draw the basket of a decision, best first; by default of the last decision that has one."""
+    figure = empty_figure("Basket of the last decision", "", "Probability to beat the best", "")
+    found = explanation(study, number)
+    if found is None:
+        return note(figure, "no decision has a basket yet")
+    decision = found.decision
+    heading = f"Basket of decision {decision.number}"
+    figure.update_layout(
+        meta={"title": heading, "subtitle": label(decision.reason, 300)},
+        title={"text": f'{heading}<br><span style="font-size:13px">{label(decision.reason, 140)}</span>'},
+    )
+    entries = found.basket[:14][::-1]
+    names = [_entry_name(entry, place, len(entries)) for place, entry in enumerate(entries)]
+    chances = [entry.chance if np.isfinite(entry.chance) else 0.0 for entry in entries]
+    paints = [COLOURS[1] if place == len(entries) - 1 else COLOURS[0] for place in range(len(entries))]
+    told = [f"{label(describe(entry.config), 200)}<br>score {entry.score:.4g}" for entry in entries]
+    figure.add_bar(
+        x=chances, y=names, orientation="h", marker={"color": paints}, text=[percent(c) for c in chances],
+        textposition="outside", cliponaxis=False, customdata=told, showlegend=False,
+        hovertemplate="%{y}: %{text}<br>%{customdata}<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*chances, 0.01])])
+    return figure.update_yaxes(type="category", showgrid=False)
+
+
+def explanation(study: Study, number: int | None = None) -> Explanation | None:
+    """The explanation of a decision; by default of the last one with several candidates."""
+    if number is not None:
+        return study.explain(number)
+    last = len(study.history().decisions)
+    for candidate in range(last, max(last - 50, 0), -1):
+        try:
+            found = study.explain(candidate)
+        except StudyError:
+            continue
+        if len(found.basket) > 1:
+            return found
+    return None
+
+
+def _entry_name(entry: BasketEntry, place: int, count: int) -> str:
+    """A unique name: plotly stacks bars of the same name."""
+    if entry.run is not None:
+        return f"run {entry.run}, epoch {entry.epoch} to {entry.to_epoch}"
+    return f"{label(describe(entry.config), 26)} ({count - place})"
+
+
+def timeline(study: Study, most: int = 400) -> Figure:
+    """Draw the last decisions as bars, one row per worker."""
+    what = "one row per worker; a bar is a decision, labelled with its run"
+    figure = empty_figure("Starts, freezes and thaws", what, "Epochs recorded in the study", "")
+    decisions = study.history().decisions
+    if not decisions:
+        return note(figure, "no decision yet")
+    continued, now = continuations(decisions), len(study.history().epochs)
+    rows = _lanes(decisions)
+    shown = decisions[-most:]
+    kinds = {"started": STARTED, "thawed": THAWED, "continued without freezing": CONTINUED}
+    for name, paint in kinds.items():
+        part = [d for d in shown if name == _kind(d, continued)]
+        starts = [d.began for d in part]
+        ends = [max(now if d.ended is None else d.ended, d.began + 0.4) for d in part]
+        told = [f"decision {d.decision.number}: {label(d.decision.reason, 160)}" for d in part]
+        figure.add_bar(
+            y=[f"worker {rows[d.decision.number] + 1}" for d in part], base=starts,
+            x=[end - start for start, end in zip(starts, ends, strict=True)], orientation="h", name=name,
+            marker={"color": paint, "line": {"color": "white", "width": 1}}, customdata=told,
+            text=[str(d.decision.run) for d in part] if len(shown) <= 80 else None, textposition="inside",
+            insidetextanchor="middle", textangle=0, hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
+    bad = [d for d in shown if d.outcome in ("diverged", "failed", "out_of_memory")]
+    figure.add_scatter(
+        x=[d.ended for d in bad], y=[f"worker {rows[d.decision.number] + 1}" for d in bad], mode="markers",
+        marker={"symbol": "x", "size": 9, "color": INK}, name="diverged or failed", showlegend=bool(bad),
+        text=[f"run {d.decision.run}: {d.outcome.replace('_', ' ')}" for d in bad],
+        hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+    count = max(rows[d.decision.number] for d in shown) + 1
+    names = [f"worker {row + 1}" for row in range(count)][::-1]
+    figure.update_layout(barmode="overlay", bargap=0.3)
+    space = max(3 - count, 0) / 2  # keeps the bar of a single worker thin
+    limits = [-0.5 - space, count - 0.5 + space]
+    return figure.update_yaxes(
+        type="category", categoryorder="array", categoryarray=names, showgrid=False, range=limits
+    )
+
+
+def _kind(taken: Taken, continued: set[int]) -> str:
+    if taken.decision.number in continued:
+        return "continued without freezing"
+    return "started" if taken.decision.kind == "start" else "thawed"
+
+
+def _lanes(decisions: Sequence[Taken]) -> dict[int, int]:
+    """The row of each decision: concurrent decisions get different rows, a continued run keeps its row."""
+    free_from: list[float] = []
+    of_run: dict[int, int] = {}
+    rows = {}
+    for taken in decisions:
+        run, end = taken.decision.run, np.inf if taken.ended is None else max(taken.ended, taken.began)
+        free = [row for row, since in enumerate(free_from) if since <= taken.began]
+        row = of_run[run] if of_run.get(run) in free else free[0] if free else len(free_from)
+        if row == len(free_from):
+            free_from.append(0.0)
+        free_from[row], of_run[run], rows[taken.decision.number] = end, row, row
+    return rows
+
+
+def study_progression(study: Study, depth: bool = True) -> Figure:
+    """Draw the paper's figure 4 for this study: all learning curves, coloured by the time of training."""
+    runs = study.runs
+    order = [(i, run, epoch) for i, (run, epoch) in enumerate(study.history().epochs, 1)]
+    if len(order) > MAX_POINTS:  # keep the runs with the most epochs
+        longest = sorted(runs, key=lambda run: (-run.epoch, run.number))
+        within = np.cumsum([run.epoch for run in longest]) <= MAX_POINTS
+        kept = {run.number for run, fits in zip(longest, within, strict=True) if fits}
+        order = [entry for entry in order if entry[1] in kept]
+    if not order:
+        figure = empty_figure("The runs of the study", "", "Epoch of the run", "Loss")
+        return note(figure, NO_LOSS)
+    losses = [runs[run - 1].losses[epoch - 1] for _, run, epoch in order]
+    times = [i for i, _, _ in order]
+    highest = None if study.direction == "minimize" else float(np.max(losses))
+    return progression([run for _, run, _ in order], losses, depth, highest=highest, times=times)

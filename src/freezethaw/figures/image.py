@@ -1,4 +1,4 @@
-"""Figures as images, drawn by the system's Chromium."""
+"""Write figures as PNG images with the system's Chromium."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = [
     "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=8000",
-    "--use-angle=swiftshader", "--enable-unsafe-swiftshader",  # figures in three dimensions without a graphics card
+    "--use-angle=swiftshader", "--enable-unsafe-swiftshader",  # 3D figures without a GPU
 ]  # fmt: skip
 RENDER_SECONDS = 120
 
 
 def write_png(figure: Figure, path: Path | str, width: int = 900, height: int = 560, scale: int = 1) -> Path:
-    """Write the figure as a PNG of `width` by `height` pixels (times `scale`), drawn by the system's Chromium.
+    """Write a figure as a PNG of `width` by `height` pixels, times `scale`, rendered by the system's Chromium.
 
-    The page holds plotly.js itself, so nothing is fetched.
+    plotly.js is inlined, so no network is needed.
     """
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
@@ -45,7 +45,7 @@ def write_png(figure: Figure, path: Path | str, width: int = 900, height: int = 
         except subprocess.TimeoutExpired:
             raise FigureError(f"{browser} did not finish within {RENDER_SECONDS} s") from None
         if not image.is_file():
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
             raise FigureError(f"{browser} wrote no image (exit status {done.returncode}): {last}")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image, target)

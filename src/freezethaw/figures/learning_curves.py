@@ -1,4 +1,4 @@
-"""Pictures of one study: its curves and forecasts, how it went, what it decided and whether it was right."""
+"""Figures of the learning curves of a study: losses, forecasts, asymptotes and calibration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freezethaw.errors import StudyError
-from freezethaw.figures.course import NO_LOSS, goes_on, sign_of
-from freezethaw.figures.of_model import progression
+from freezethaw.figures.history import NO_LOSS, sign_of
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,
@@ -20,26 +19,23 @@ from freezethaw.figures.style import (
     colour,
     empty_figure,
     faded,
-    label,
     note,
     thinned,
 )
 from freezethaw.losses import Forecast
 from freezethaw.model.predictions import predict
-from freezethaw.records import BasketEntry, Explanation, Run, Taken
+from freezethaw.records import Run
 from freezethaw.study import Study
-from freezethaw.study.words import describe, percent
+from freezethaw.study.words import percent
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-STARTED, THAWED, WENT_ON = COLOURS[0], COLOURS[1], COLOURS[4]
-MOST_POINTS = 8000  # of the three-dimensional figure
 
 
 def ranked(study: Study) -> list[Run]:
-    """Runs with a loss, that with the best loss first."""
+    """Runs with a loss, best first."""
     sign = sign_of(study)
     return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
 
@@ -47,16 +43,17 @@ def ranked(study: Study) -> list[Run]:
 def curves(
     study: Study, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
 ) -> Figure:
-    """Draw losses so far and their forecasts with 50 and 90 % bands: of `runs`, else of the best few and those at work.
+    """Draw losses and their forecasts with 50 and 90 % intervals.
 
-    `others` more runs are drawn thinly. Without `forecasts` no model is asked.
+    By default for the `shown` best runs, including some that are being trained. At most `others` further runs are drawn
+    as thin lines. Without `forecasts` the model is not used.
     """
     what = "dots: losses; lines and bands: forecast median, 50 and 90 % intervals; grey: other runs"
-    figure = empty_figure("Curves and forecasts", what, "Epoch", "Loss")
+    figure = empty_figure("Learning curves and forecasts", what, "Epoch", "Loss")
     order = ranked(study)
     if runs is None:
-        busy = {decision.run for decision in study.pending}
-        chosen = [run for run in order if run.number in busy][: shown // 2]
+        pending = {decision.run for decision in study.pending}
+        chosen = [run for run in order if run.number in pending][: shown // 2]
         chosen += [run for run in order if run not in chosen][: shown - len(chosen)]
         chosen.sort(key=order.index)
     else:
@@ -81,17 +78,17 @@ def curves(
     if not seen:
         return note(figure, NO_LOSS)
     everything, sign = np.concatenate(seen), sign_of(study)
-    # the first losses of a run may leave the view: what counts would be a thin line at its edge otherwise
+    # a few first losses may be outside, so that the range of good losses is visible
     worst = float(sign * np.quantile(sign * everything, 0.93))
     low, high = sorted([float(sign * np.min(sign * everything)), worst])
-    room = 0.25 * (high - low)
-    low, high = max(low - room, min([low, *map(np.min, outer)])), min(high + room, max([high, *map(np.max, outer)]))
+    extra = 0.25 * (high - low)
+    low, high = max(low - extra, min([low, *map(np.min, outer)])), min(high + extra, max([high, *map(np.max, outer)]))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     return figure.update_yaxes(range=[low - margin, high + margin])
 
 
 def _thin_curves(figure: Figure, rest: Sequence[Run]) -> None:
-    """All in one trace, with a gap after each run."""
+    """Draw all as one trace, with a gap after each run."""
     x: list[float] = []
     y: list[float] = []
     for run in rest:
@@ -134,8 +131,8 @@ def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Ar
 
 
 def run_asymptotes(study: Study, most: int = 12) -> Figure:
-    """Draw where runs would end, noise removed: medians with 50 and 90 % intervals, the most promising first."""
-    what = "thick: 50 %, thin: 90 % of the posterior; the line is the best loss so far"
+    """Draw the forecast asymptotes of runs: medians with 50 and 90 % intervals, best first."""
+    what = "thick: 50 %, thin: 90 % interval of the posterior; dashed: best loss so far"
     figure = empty_figure("Asymptotes", what, f"Loss at epoch {study.max_epochs}", "")
     view = study.view
     numbers = [] if view is None else [n for n in view.places if study.runs[n - 1].state not in ("diverged", "failed")]
@@ -161,7 +158,7 @@ def run_asymptotes(study: Study, most: int = 12) -> Figure:
 
 
 def asymptotes_of(study: Study, places: Any, configs: Array | None = None) -> Forecast:
-    """Noise-free losses at the last epoch: of curves by their place, then of configurations by their features."""
+    """Noise-free losses at the last epoch: of runs by index, followed by those of configurations given by features."""
     view = study.view
     if view is None:
         raise StudyError(NO_LOSS)
@@ -169,147 +166,40 @@ def asymptotes_of(study: Study, places: Any, configs: Array | None = None) -> Fo
     end = np.array([float(study.max_epochs)])
     columns = f.posteriors[0].curves.configs.shape[1]
     features = np.empty((0, columns)) if configs is None else configs
-    looks = [predict(p, np.asarray(places, dtype=np.int64), features, end) for p in f.posteriors]
-    weights = np.concatenate([w * o.weights[:, :, 0] for w, o in zip(f.weights, looks, strict=True)])
-    means = np.concatenate([np.repeat(o.mean[None, :, 0], len(o.weights), axis=0) for o in looks])
-    spreads = np.concatenate([o.deviations[:, :, 0] for o in looks])
+    predictions = [predict(p, np.asarray(places, dtype=np.int64), features, end) for p in f.posteriors]
+    weights = np.concatenate([w * p.weights[:, :, 0] for w, p in zip(f.weights, predictions, strict=True)])
+    means = np.concatenate([np.repeat(p.mean[None, :, 0], len(p.weights), axis=0) for p in predictions])
+    spreads = np.concatenate([p.deviations[:, :, 0] for p in predictions])
     return Forecast(f.transform, weights, means, spreads, np.full_like(means, np.inf))
 
 
 def p_min(study: Study, most: int = 15) -> Figure:
-    """Draw the chance of each run to end lowest of all."""
-    figure = empty_figure("Which run would end best", "the chance of each run to have the best asymptote", "", "Chance")
+    """Draw the probability of each run to have the best asymptote."""
+    figure = empty_figure(
+        "Probability of the minimum", "probability of each run to have the best asymptote", "", "Probability"
+    )
     found = sorted(study.p_min().items(), key=lambda item: -item[1])[:most]
     if not found:
         return note(figure, NO_LOSS)
     names, y = [f"run {run}" for run, _ in found], [chance for _, chance in found]
-    told = [percent(chance) for chance in y]
+    texts = [percent(chance) for chance in y]
     figure.add_bar(
         x=names, y=y, marker={"color": COLOURS[0]}, textposition="outside", cliponaxis=False, constraintext="none",
-        text=[words if chance >= 0.01 else "" for words, chance in zip(told, y, strict=True)], textfont={"size": 12},
-        customdata=told, hovertemplate="%{x}: %{customdata}<extra></extra>", showlegend=False,
+        text=[text if chance >= 0.01 else "" for text, chance in zip(texts, y, strict=True)], textfont={"size": 12},
+        customdata=texts, hovertemplate="%{x}: %{customdata}<extra></extra>", showlegend=False,
     )  # fmt: skip
     figure.update_xaxes(type="category", showgrid=False)
     return figure.update_yaxes(tickformat=".0%", range=[0, 1.15 * max(y)])
 
 
-def basket(study: Study, number: int | None = None) -> Figure:
-    """Draw all that a decision compared, best first: the last one that compared anything unless a number is given."""
-    figure = empty_figure("What the last decision compared", "", "Chance to beat the best", "")
-    found = explained(study, number)
-    if found is None:
-        return note(figure, "no decision has compared anything yet")
-    decision = found.decision
-    heading = f"Decision {decision.number}: what it compared"
-    figure.update_layout(
-        meta={"title": heading, "subtitle": label(decision.reason, 300)},
-        title={"text": f'{heading}<br><span style="font-size:13px">{label(decision.reason, 140)}</span>'},
-    )
-    entries = found.basket[:14][::-1]
-    names = [_entry_name(entry, place, len(entries)) for place, entry in enumerate(entries)]
-    chances = [entry.chance if np.isfinite(entry.chance) else 0.0 for entry in entries]
-    paints = [COLOURS[1] if place == len(entries) - 1 else COLOURS[0] for place in range(len(entries))]
-    told = [f"{label(describe(entry.config), 200)}<br>score {entry.score:.4g}" for entry in entries]
-    figure.add_bar(
-        x=chances, y=names, orientation="h", marker={"color": paints}, text=[percent(c) for c in chances],
-        textposition="outside", cliponaxis=False, customdata=told, showlegend=False,
-        hovertemplate="%{y}: %{text}<br>%{customdata}<extra></extra>",
-    )  # fmt: skip
-    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*chances, 0.01])])
-    return figure.update_yaxes(type="category", showgrid=False)
-
-
-def explained(study: Study, number: int | None = None) -> Explanation | None:
-    """The basket of a decision, or of the last one that compared several."""
-    if number is not None:
-        return study.explain(number)
-    last = len(study.history().decisions)
-    for candidate in range(last, max(last - 50, 0), -1):
-        try:
-            found = study.explain(candidate)
-        except StudyError:
-            continue
-        if len(found.basket) > 1:
-            return found
-    return None
-
-
-def _entry_name(entry: BasketEntry, place: int, count: int) -> str:
-    """Distinct names: plotly puts bars of one name onto each other."""
-    if entry.run is not None:
-        return f"run {entry.run}, epoch {entry.epoch} to {entry.to_epoch}"
-    return f"{label(describe(entry.config), 26)} ({count - place})"
-
-
-def timeline(study: Study, most: int = 400) -> Figure:
-    """Draw the last decisions as bars, one row for each that were under way at the same time, that is, each worker."""
-    what = "one row for each worker; a bar is a decision from its start to its end, with the number of its run"
-    figure = empty_figure("Starts, freezes and thaws", what, "Epochs recorded in the study", "")
-    decisions = study.history().decisions
-    if not decisions:
-        return note(figure, "no decision yet")
-    on, now = goes_on(decisions), len(study.history().epochs)
-    rows = _lanes(decisions)
-    shown = decisions[-most:]
-    kinds = {"started": STARTED, "thawed": THAWED, "went on, never frozen": WENT_ON}
-    for name, paint in kinds.items():
-        part = [d for d in shown if name == _kind(d, on)]
-        starts = [d.began for d in part]
-        ends = [max(now if d.ended is None else d.ended, d.began + 0.4) for d in part]
-        told = [f"decision {d.decision.number}: {label(d.decision.reason, 160)}" for d in part]
-        figure.add_bar(
-            y=[f"worker {rows[d.decision.number] + 1}" for d in part], base=starts,
-            x=[end - start for start, end in zip(starts, ends, strict=True)], orientation="h", name=name,
-            marker={"color": paint, "line": {"color": "white", "width": 1}}, customdata=told,
-            text=[str(d.decision.run) for d in part] if len(shown) <= 80 else None, textposition="inside",
-            insidetextanchor="middle", textangle=0, hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    bad = [d for d in shown if d.outcome in ("diverged", "failed", "out_of_memory")]
-    figure.add_scatter(
-        x=[d.ended for d in bad], y=[f"worker {rows[d.decision.number] + 1}" for d in bad], mode="markers",
-        marker={"symbol": "x", "size": 9, "color": INK}, name="diverged or failed", showlegend=bool(bad),
-        text=[f"run {d.decision.run}: {d.outcome.replace('_', ' ')}" for d in bad],
-        hovertemplate="%{text}<extra></extra>",
-    )  # fmt: skip
-    count = max(rows[d.decision.number] for d in shown) + 1
-    names = [f"worker {row + 1}" for row in range(count)][::-1]
-    figure.update_layout(barmode="overlay", bargap=0.3)
-    room = max(3 - count, 0) / 2  # one worker alone is no thick block
-    limits = [-0.5 - room, count - 0.5 + room]
-    return figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=names, showgrid=False, range=limits
-    )
-
-
-def _kind(taken: Taken, on: set[int]) -> str:
-    if taken.decision.number in on:
-        return "went on, never frozen"
-    return "started" if taken.decision.kind == "start" else "thawed"
-
-
-def _lanes(decisions: Sequence[Taken]) -> dict[int, int]:
-    """Rows, such that decisions under way at the same time are in different ones and a run that goes on stays."""
-    free_from: list[float] = []
-    of_run: dict[int, int] = {}
-    rows = {}
-    for taken in decisions:
-        run, end = taken.decision.run, np.inf if taken.ended is None else max(taken.ended, taken.began)
-        free = [row for row, since in enumerate(free_from) if since <= taken.began]
-        row = of_run[run] if of_run.get(run) in free else free[0] if free else len(free_from)
-        if row == len(free_from):
-            free_from.append(0.0)
-        free_from[row], of_run[run], rows[taken.decision.number] = end, row, row
-    return rows
-
-
 def forecast_calibration(study: Study, most: int = 30) -> Figure:
-    """Draw 90 % intervals that were forecast, and the losses that came: nine in ten should lie inside."""
+    """Draw past 90 % forecast intervals with the losses measured later: nine in ten should be inside."""
     found = study.past_forecasts(most)
     inside = sum(f.low <= f.loss <= f.high for f in found)
-    what = f"{inside} of {len(found)} losses fell into the 90 % interval that had been forecast" if found else ""
-    figure = empty_figure("Were past forecasts right?", what, "Decision at which the forecast was made", "Loss")
+    what = f"{inside} of {len(found)} losses are inside their 90 % forecast interval" if found else ""
+    figure = empty_figure("Calibration of past forecasts", what, "Decision at the time of the forecast", "Loss")
     if not found:
-        return note(figure, "no forecast has come due yet")
+        return note(figure, "no forecast epoch has been measured yet")
     for name, hits, paint in (("inside", True, COLOURS[2]), ("outside", False, COLOURS[1])):
         part = [f for f in found if (f.low <= f.loss <= f.high) == hits]
         gaps = np.array([[f.decision, f.decision, np.nan] for f in part]).ravel()
@@ -319,29 +209,11 @@ def forecast_calibration(study: Study, most: int = 30) -> Figure:
         figure.add_scatter(
             x=[f.decision for f in part], y=[f.loss for f in part], mode="markers", name=f"{name} the interval",
             marker={"color": paint, "size": 8, "symbol": "circle" if hits else "x"},
-            text=[f"run {f.run}, epoch {f.epoch}, {f.ahead} ahead: forecast {f.median:.4g}, came {f.loss:.4g}"
+            text=[f"run {f.run}, epoch {f.epoch}, {f.ahead} ahead: forecast {f.median:.4g}, measured {f.loss:.4g}"
                   for f in part],
             hovertemplate="%{text}<extra></extra>",
         )  # fmt: skip
     values = np.array([[f.loss, f.median] for f in found])
     low, high = float(values.min()), float(values.max())
-    room = 0.35 * (high - low) or 0.1 * abs(high) or 1.0
-    return figure.update_yaxes(range=[low - room, high + room])
-
-
-def study_progression(study: Study, depth: bool = True) -> Figure:
-    """Draw the paper's figure 4 of this study: every curve, coloured by when each epoch was trained."""
-    runs = study.runs
-    order = [(i, run, epoch) for i, (run, epoch) in enumerate(study.history().epochs, 1)]
-    if len(order) > MOST_POINTS:  # the runs that were trained longest tell the story
-        longest = sorted(runs, key=lambda run: (-run.epoch, run.number))
-        room = np.cumsum([run.epoch for run in longest]) <= MOST_POINTS
-        kept = {run.number for run, fits in zip(longest, room, strict=True) if fits}
-        order = [entry for entry in order if entry[1] in kept]
-    if not order:
-        figure = empty_figure("The runs of the study", "", "Epoch of the run", "Loss")
-        return note(figure, NO_LOSS)
-    losses = [runs[run - 1].losses[epoch - 1] for _, run, epoch in order]
-    times = [i for i, _, _ in order]
-    highest = None if study.direction == "minimize" else float(np.max(losses))
-    return progression([run for _, run, _ in order], losses, depth, highest=highest, times=times)
+    extra = 0.35 * (high - low) or 0.1 * abs(high) or 1.0
+    return figure.update_yaxes(range=[low - extra, high + extra])

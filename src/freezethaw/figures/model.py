@@ -1,7 +1,4 @@
-"""Pictures of the model and of its forecasts.
-
-The figures of the paper: priors, forecasts of curves, asymptotes, comparisons of methods.
-"""
+"""Figures of the model, as in the paper: priors, forecasts, asymptotes, comparisons of methods."""
 
 from __future__ import annotations
 
@@ -37,21 +34,21 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-PANELS_BEYOND = 3  # more runs than this get a panel each: bands on bands cannot be read
-FEW = 8  # fewer runs or epochs than this are each marked on their axis
-OUTER_ROOM = 0.5  # how far beyond everything else a 90 % band is followed, in parts of the range
+PANELS_BEYOND = 3  # more runs than this get one panel each
+FEW = 8  # fewer runs or epochs than this get a tick each
+OUTER_MARGIN = 0.5  # largest extension of the axis for 90 % bands, relative to the range of all else
 
 
 @dataclass(frozen=True)
 class Axis:
-    """How one hyperparameter is shown: its name, and the user's values for positions in the unit cube."""
+    """The axis of a hyperparameter: its name, and its values at positions in the unit cube."""
 
     name: str = "Hyperparameter (position in the unit cube)"
-    values: Callable[[Array], Array] | None = None  # cube -> user's units; None: as it is
+    values: Callable[[Array], Array] | None = None  # from the unit cube to the user's units; None: identity
     log: bool = False
 
     def at(self, cube: Array) -> Array:
-        """The user's values at these positions."""
+        """The values at these positions."""
         return cube if self.values is None else np.asarray(self.values(cube), dtype=np.float64)
 
 
@@ -107,22 +104,22 @@ def realistic_draws(
     asymptote: float = 0.4,
     seed: int = 354,
 ) -> Figure:
-    """Draw the paper's figure 1c: curves that look like training, each with its asymptote.
+    """Draw the paper's figure 1c: draws that resemble learning curves, each with its asymptote.
 
     A curve is its asymptote (half normal, of scale `asymptote`), a draw from the exponential-decay kernel, and an
-    Ornstein-Uhlenbeck process of variance `wander`. The sum of the latter two is conditioned on a positive start, and
-    exactly: at t = 0 it is half normal, and the rest of the curve follows given that. Nothing is rejected.
+    Ornstein-Uhlenbeck process of variance `wander`. The sum of the latter two is conditioned exactly on a positive
+    start: at t = 0 it is half normal, and the rest is drawn given that value. No draw is rejected.
     """
     rng = np.random.default_rng(seed)
     t = np.linspace(0.0, horizon, 301)
     K = exponential_decay(t, t, alpha, beta) + wander * ornstein_uhlenbeck(t, t, wander_length)
     fall = _gaussian(K, count, rng)
     start = np.abs(np.sqrt(K[0, 0]) * rng.standard_normal(count))
-    # Matheron's rule: a draw plus k(t, 0) / k(0, 0) times what its start lacks is a draw given the start
+    # Matheron's rule: draw + k(t, 0) / k(0, 0) (start - draw at 0) is a draw given the start
     fall += (start - fall[:, 0])[:, None] * K[0] / K[0, 0]
     ends = np.abs(asymptote * rng.standard_normal(count))
     figure = empty_figure(
-        "Draws that look like training",
+        "Draws that resemble learning curves",
         "an asymptote, a decaying draw with a positive start, Ornstein–Uhlenbeck noise",
         "Time t",
         "Loss in model units",
@@ -142,32 +139,32 @@ def curves_with_forecasts(
     runs: Sequence[int] | None = None,
     later: Sequence[Sequence[float]] | None = None,
     panels: bool | None = None,
-    title: str = "Runs and their forecasts",
+    title: str = "Learning curves and forecasts",
     loss: str = "Loss",
 ) -> Figure:
-    """Draw the paper's figure 2b: what was seen of each run, and the forecast up to the horizon in the user's units.
+    """Draw the paper's figure 2b: the losses of each run and the forecast up to the horizon, in the user's units.
 
-    `runs` picks some, by their place in the observations. `later` holds, for each of the runs picked, losses measured
-    after what the model has seen; they are drawn hollow. Without a forecaster only the curves are drawn. Many runs get
-    a panel each unless `panels` says otherwise. A very wide 90 % band may leave the view: the losses decide the scale.
+    `runs` selects runs by index. `later` has, for each selected run, losses measured after those given to the model;
+    they are drawn as circles. Without a forecaster only the losses are drawn. By default many runs get one panel each.
+    Losses and 50 % bands determine the scale, so wide 90 % bands may be cut off.
     """
     chosen = list(range(len(observations.losses))) if runs is None else list(runs)
     split = len(chosen) > PANELS_BEYOND if panels is None else panels and len(chosen) > 1
-    what = "dots: losses seen" + ("; line and bands: forecast mean, 50 and 90 % intervals" if forecaster else "")
-    figure = empty_figure(title, what + ("; circles: losses seen later" if later else ""), "Epoch", loss)
+    what = "dots: losses" + ("; line and bands: forecast mean, 50 and 90 % intervals" if forecaster else "")
+    figure = empty_figure(title, what + ("; circles: later losses" if later else ""), "Epoch", loss)
     columns = min(len(chosen), 4 if len(chosen) > 6 else 3)
     if split:
         _panels(figure, [run_name(run) for run in chosen], columns, loss)
-    for place, run in enumerate(chosen):
-        at = {"row": place // columns + 1, "col": place % columns + 1} if split else {}
+    for index, run in enumerate(chosen):
+        at = {"row": index // columns + 1, "col": index % columns + 1} if split else {}
         named = len(chosen) > 1 and not split
         if forecaster is not None:
             _forecast(figure, forecaster, observations, run, at)
-        _seen(figure, observations, run, at, named)
-        if later is not None and len(later[place]):
-            _later(figure, observations, run, later[place], at)
+        _losses(figure, observations, run, at, named)
+        if later is not None and len(later[index]):
+            _later(figure, observations, run, later[index], at)
     figure.update_xaxes(range=[0.0, observations.horizon * 1.02])
-    _view(figure)
+    _set_loss_range(figure)
     return figure
 
 
@@ -177,14 +174,14 @@ def asymptotes(
     column: int = 0,
     config: Array | None = None,
     axis: Axis | None = None,
-    title: str = "Where the runs would end",
+    title: str = "Asymptotes",
     loss: str = "Loss",
     points: int = 121,
 ) -> Figure:
-    """Draw the paper's figure 2c: the asymptote over one hyperparameter, and each old run's own, in the run's colour.
+    """Draw the paper's figure 2c: the asymptote over one hyperparameter and that of each run, in the run's colour.
 
-    With several hyperparameters the line is a slice through `config` (the middle of the cube unless given), while each
-    run stands at its own configuration. An asymptote is the noise-free loss at the model's horizon.
+    With several hyperparameters the line is a slice through `config`, by default the middle of the cube; runs are drawn
+    at their own configurations. An asymptote is the noise-free loss at the model's horizon.
     """
     axis = axis or Axis()
     dimensions = observations.configs.shape[1]
@@ -193,8 +190,8 @@ def asymptotes(
     slice_[:, column] = grid
     end = forecaster.posteriors[0].specification.horizon
     over = forecaster.points([(x, end) for x in slice_], noise=False)
-    through = "" if dimensions == 1 else "; the line is a slice, the runs are where they are"
-    what = "dots and bars: runs, each in its colour, with 90 % intervals" + through
+    through = "" if dimensions == 1 else "; the line is a slice"
+    what = "dots and bars: runs with 90 % intervals" + through
     figure = empty_figure(title, what, axis.name, f"{loss} at the asymptote")
     x = axis.at(grid)
     bands(figure, x, over, FAINT)
@@ -216,14 +213,14 @@ def asymptotes(
 def lowest_losses(
     methods: Mapping[str, Array], title: str = "Lowest loss against epochs", loss: str = "Loss", skip: float = 0.05
 ) -> Figure:
-    """Draw the paper's figure 3: for each method the lowest loss after each epoch, the mean over studies.
+    """Draw the paper's figure 3: for each method the lowest loss after each epoch, averaged over studies.
 
-    Each method comes as an array (studies, epochs). Bands are one standard error of the mean. The first epochs, a share
-    `skip` of them, may leave the view: what counts would be a thin line at its lower edge otherwise.
+    Each method is an array (studies, epochs). Bands are one standard error of the mean. The first share `skip` of the
+    epochs does not affect the range of the axis.
     """
     several = any(len(curves) > 1 for curves in methods.values())
-    what = "mean over studies, and its standard error" if several else "one study each"
-    figure = empty_figure(title, what, "Epochs trained in all", loss)
+    what = "mean over studies, with its standard error" if several else "one study each"
+    figure = empty_figure(title, what, "Epochs trained, all runs", loss)
     lows, highs = [], []
     for number, (name, curves) in enumerate(methods.items()):
         known = np.isfinite(curves).all(axis=0)
@@ -248,29 +245,27 @@ def progression(
     order: Sequence[int] | NDArray[np.int64],
     losses: Sequence[float] | Array,
     depth: bool = False,
-    title: str = "The runs of a study, and when each part was trained",
+    title: str = "Runs of a study, by time of training",
     loss: str = "Loss",
     highest: float | None = None,
     times: Sequence[int] | None = None,
 ) -> Figure:
-    """Draw the paper's figure 4: every run's curve, each epoch in the colour of the time at which it was trained.
+    """Draw the paper's figure 4: the learning curves of all runs, coloured by the time of training.
 
-    `order` holds the run of each epoch of the study, numbered by when it was started, `losses` the loss. With `depth`
-    the runs stand behind one another in the order of their start; without, this is seen from the side. Losses above
-    `highest` are cut off: unless given, the worst twentieth of them. `times` says which epoch of the study each is,
-    where only some of them are drawn.
+    `order` has the run of each epoch of the study, numbered by their start; `losses` has the loss. With `depth` the
+    figure is three-dimensional, with one row per run; without, it is its projection. Losses above `highest`, by default
+    the 95 % quantile, are cut off. `times` has the epoch of the study of each entry if only some are drawn.
     """
     runs, y = np.asarray(order), np.asarray(losses, dtype=np.float64)
     finite = y[np.isfinite(y)]
     if not len(finite):
         raise FigureError("there is no finite loss to draw")
     top = float(np.quantile(finite, 0.95)) if highest is None else highest
-    seen = "seen from the side; " if not depth else ""
-    figure = empty_figure(title, f"{seen}colour: when in the study an epoch was trained", "Epoch of the run", loss)
+    figure = empty_figure(title, "colour: time of training, in epochs of the study", "Epoch of the run", loss)
     parts = [np.flatnonzero(runs == run) for run in range(1, int(runs.max()) + 1)]
     moments = np.arange(1.0, len(runs) + 1.0) if times is None else np.asarray(times, dtype=np.float64)
     epoch, run, height, when = (np.empty(0),) * 4
-    for number, part in enumerate(parts, 1):  # one line for all, with a gap after each run
+    for number, part in enumerate(parts, 1):  # one trace, with a gap after each run
         gap = np.array([np.nan])
         epoch = np.concatenate([epoch, np.arange(1.0, len(part) + 1.0), gap])
         run = np.concatenate([run, np.full(len(part), float(number)), gap])
@@ -289,11 +284,11 @@ def progression(
     line = {"width": 5, **colours}
     figure.add_scatter3d(x=run, y=epoch, z=height, mode="lines+markers", line=line, marker=marker, **rest)
     axis = {"gridcolor": GRID, "backgroundcolor": "white", "tickfont": {"size": 12}}
-    titles = {"x": "Run, by its start", "y": "Epoch of the run", "z": loss}
+    titles = {"x": "Run, in order of start", "y": "Epoch of the run", "z": loss}
     scene: dict[str, dict[str, Any]] = {f"{n}axis": axis | {"title": {"text": text}} for n, text in titles.items()}
     for name, counted in (("x", run), ("y", epoch)):
         if np.nanmax(counted) < FEW:
-            scene[f"{name}axis"]["dtick"] = 1  # there is no half run and no half epoch
+            scene[f"{name}axis"]["dtick"] = 1  # integers only
     camera = {"eye": {"x": -1.45, "y": -1.45, "z": 0.8}, "center": {"x": 0.1, "y": 0.1, "z": -0.22}}
     figure.update_layout(scene=scene | {"camera": camera, "aspectratio": {"x": 1.3, "y": 1.0, "z": 0.8}})
     figure.update_layout(margin={"l": 10, "r": 10, "b": 10})
@@ -301,10 +296,10 @@ def progression(
 
 
 def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw how often losses fell into each tenth of their forecast: a line at 0.1 is perfect."""
+    """Draw the share of losses in each tenth of their forecast distribution; 0.1 is perfect calibration."""
     figure = empty_figure(
-        "Where losses fell within their forecasts",
-        "share of losses in each tenth of the forecast distribution; the grey line is perfect",
+        "Calibration of forecasts",
+        "share of losses in each tenth of the forecast distribution; grey: perfect calibration",
         "Tenth of the forecast distribution, lowest losses first",
         "Share",
     )
@@ -318,7 +313,7 @@ def calibration(histograms: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def _gaussian(K: Array, count: int, rng: np.random.Generator) -> Array:
-    """(count, T) draws; by eigenvectors, since smooth kernels are singular in floating point."""
+    """(count, T) draws, by eigendecomposition: smooth kernels are numerically singular."""
     values, vectors = np.linalg.eigh(K)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(rng.standard_normal((count, len(K))) @ root.T)
@@ -337,7 +332,7 @@ def _epochs_seen(observations: Observations, run: int) -> Array:
 
 
 def _forecast(figure: Figure, forecaster: Forecaster, observations: Observations, run: int, at: dict[str, int]) -> None:
-    """Bands and mean of the losses still to come; nothing for a run that has reached the horizon."""
+    """Mean and bands of later losses, if the run has not reached the horizon."""
     seen = _epochs_seen(observations, run)
     first = float(seen[-1]) + 1.0 if len(seen) else 1.0
     if first > observations.horizon:
@@ -349,8 +344,8 @@ def _forecast(figure: Figure, forecaster: Forecaster, observations: Observations
     figure.add_scatter(x=epochs, y=forecast.mean, mode="lines", line=line, name=name, showlegend=False, **at)
 
 
-def _seen(figure: Figure, observations: Observations, run: int, at: dict[str, int], legend: bool) -> None:
-    """What was measured: dots, joined by a thin line."""
+def _losses(figure: Figure, observations: Observations, run: int, at: dict[str, int], legend: bool) -> None:
+    """Losses as dots, joined by a thin line."""
     x, y = _epochs_seen(observations, run), np.array(observations.losses[run])
     figure.add_scatter(
         x=x, y=y, mode="lines+markers", line={"color": colour(run), "width": 1}, marker=run_marker(run, 6),
@@ -359,7 +354,7 @@ def _seen(figure: Figure, observations: Observations, run: int, at: dict[str, in
 
 
 def _later(figure: Figure, observations: Observations, run: int, losses: Sequence[float], at: dict[str, int]) -> None:
-    """What was measured afterwards: hollow dots."""
+    """Later losses as circles."""
     seen = _epochs_seen(observations, run)
     x = (seen[-1] if len(seen) else 0.0) + np.arange(1.0, len(losses) + 1.0)
     marker = {"color": "rgba(255,255,255,0.6)", "size": 4, "line": {"color": INK, "width": 1}}
@@ -368,7 +363,7 @@ def _later(figure: Figure, observations: Observations, run: int, losses: Sequenc
 
 
 def _panels(figure: Figure, names: Sequence[str], columns: int, loss: str) -> None:
-    """One small panel for each run, on common axes; outer labels only."""
+    """One panel per run, with shared axes and outer labels only."""
     rows = -(-len(names) // columns)
     style = figure.layout.xaxis.to_plotly_json() | {"title": None}
     filled = np.arange(rows * columns).reshape(rows, columns) < len(names)
@@ -379,7 +374,7 @@ def _panels(figure: Figure, names: Sequence[str], columns: int, loss: str) -> No
     )  # fmt: skip
     figure.update_xaxes(**style)
     figure.update_yaxes(**style)
-    for c in range(columns):  # the lowest panel of each column
+    for c in range(columns):  # the bottom panel of each column
         lowest = int(filled[:, c].sum())
         figure.update_xaxes(title={"text": "Epoch", "standoff": 8}, showticklabels=True, row=lowest, col=c + 1)
     figure.update_yaxes(title={"text": loss, "standoff": 10}, col=1)
@@ -387,16 +382,16 @@ def _panels(figure: Figure, names: Sequence[str], columns: int, loss: str) -> No
     figure.update_layout(margin={"t": 104, "b": 60})
 
 
-def _view(figure: Figure) -> None:
-    """Common limits of the loss: all dots, means and inner bands, and of the outer bands as much as leaves room."""
+def _set_loss_range(figure: Figure) -> None:
+    """Limits of the loss axis: all dots, means and 50 % bands, and 90 % bands up to a margin."""
     outer = [t.y for t in figure.data if t.meta == BANDS[0][0]]
     inner = [t.y for t in figure.data if t.meta != BANDS[0][0] and len(t.y)]
     if not inner:
         figure.add_annotation(text="no loss yet", x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
         return
     lowest, highest = min(map(np.min, inner)), max(map(np.max, inner))
-    room = OUTER_ROOM * (highest - lowest)
-    low = max(lowest - room, min([lowest, *map(np.min, outer)]))
-    high = min(highest + room, max([highest, *map(np.max, outer)]))
+    extra = OUTER_MARGIN * (highest - lowest)
+    low = max(lowest - extra, min([lowest, *map(np.min, outer)]))
+    high = min(highest + extra, max([highest, *map(np.max, outer)]))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     figure.update_yaxes(range=[low - margin, high + margin])

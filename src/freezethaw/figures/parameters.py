@@ -1,4 +1,4 @@
-"""Pictures of a study over its hyperparameters. Frozen runs count through their forecasts."""
+"""Figures of a study over its hyperparameters. Frozen runs are represented by their forecasts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freezethaw.figures.course import NO_LOSS
-from freezethaw.figures.of_study import asymptotes_of, ranked
+from freezethaw.figures.history import NO_LOSS
+from freezethaw.figures.learning_curves import asymptotes_of, ranked
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 GRID_POINTS = 25  # of a slice
-BASES, VALUES, SAMPLES = 48, 7, 4  # of the importance: configurations, values of each parameter, samples of the model
-SHADES = 9  # of lines: one trace each, so that a thousand lines stay light
+BASES, VALUES, SAMPLES = 48, 7, 4  # for importance: configurations, values per parameter, hyperparameter samples
+SHADES = 9  # of lines; one trace per shade keeps figures with many runs small
 
 
 def slices(study: Study, most: int = 6) -> Figure:
-    """Draw the forecast asymptote along each hyperparameter through the best configuration, with the runs as dots."""
-    what = "line and band: asymptote along one hyperparameter, the others as in the best run; dots: runs, by forecast"
+    """Draw the asymptote along each hyperparameter through the best configuration, with runs as dots."""
+    what = "line and band: asymptote along one hyperparameter, others as in the best run; dots: forecasts of runs"
     figure = empty_figure("Slices through the best configuration", what, "", "Asymptote")
     order, view = ranked(study), study.view
     if view is None or not order:
@@ -65,14 +65,14 @@ def slices(study: Study, most: int = 6) -> Figure:
         at = {"row": place // columns + 1, "col": place % columns + 1}
         parameter = study.space.parameters[name]
         values = _values(parameter)
-        moved = [_with(study.space, config, name, value) for value in values]
+        moved = [_with_value(study.space, config, name, value) for value in values]
         bands = asymptotes_of(study, [], study.features(moved)).quantile((0.05, 0.25, 0.5, 0.75, 0.95))
         seen.append(bands[2])
         dots = [(run.config[name], float(end)) for run, end in zip(runs, ends, strict=True) if name in run.config]
         _slice(figure, parameter, values, bands, dots, at)
     low, high = min(map(np.min, (s for s in seen if len(s)))), max(map(np.max, (s for s in seen if len(s))))
-    room = 0.3 * (high - low) or 0.1 * abs(high) or 1.0
-    figure.update_yaxes(range=[low - room, high + room])
+    extra = 0.3 * (high - low) or 0.1 * abs(high) or 1.0
+    figure.update_yaxes(range=[low - extra, high + extra])
     figure.update_annotations(font={"size": 14, "color": SOFT})
     return figure.update_layout(margin={"t": 104, "b": 60}, showlegend=False)
 
@@ -102,23 +102,23 @@ def _slice(
 
 
 def _values(parameter: Any) -> list[Any]:
-    """Values along a parameter: all of a choice, a grid of a number."""
+    """Values along a parameter: all values of a choice, a grid for a number."""
     if isinstance(parameter, Choice):
         return list(parameter.values)
     return list(dict.fromkeys(parameter.value(float(unit)) for unit in np.linspace(0.0, 1.0, GRID_POINTS)))
 
 
-def _with(space: Space, config: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The configuration with another value; parameters that this switches on come from the middle of their range."""
+def _with_value(space: Space, config: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The configuration with one value changed; parameters that become active get the middle of their range."""
     units = np.array([space.parameters[n].unit(config[n]) if n in config else 0.5 for n in space.names])
     units[list(space.names).index(name)] = space.parameters[name].unit(value)
     return dict(space.config(units))
 
 
 def importance(study: Study) -> Figure:
-    """Draw how much of the variation of the asymptote over the space each hyperparameter explains on its own."""
-    what = "share of the variance of the forecast asymptote that each explains alone, by the model"
-    figure = empty_figure("Which hyperparameters matter", what, "Share", "")
+    """Draw the share of the variance of the asymptote that each hyperparameter explains alone."""
+    what = "first-order share of the variance of the forecast asymptote"
+    figure = empty_figure("Hyperparameter importance", what, "Share", "")
     view = study.view
     if view is None or not len(study.space):
         return note(figure, NO_LOSS if view is None else "the space has no hyperparameter")
@@ -135,7 +135,7 @@ def importance(study: Study) -> Figure:
 
 
 def importances(study: Study) -> dict[str, float]:
-    """First-order shares of the variance of the posterior mean, averaged over some samples of the model."""
+    """First-order shares of the variance of the posterior mean, averaged over hyperparameter samples."""
     view = study.view
     if view is None:
         return {}
@@ -155,7 +155,7 @@ def importances(study: Study) -> dict[str, float]:
         table = mean.reshape(1 + VALUES * len(space), BASES)
         whole = float(table[0].var())
         main = table[1:].mean(axis=1).reshape(len(space), VALUES)
-        # each mean over the bases is itself uncertain by var / BASES, which would look like an effect
+        # the variance of each mean over the bases, var / BASES, is subtracted: it is no effect
         alone = np.maximum(
             main.var(axis=1) - table[1:].var(axis=1).reshape(len(space), VALUES).mean(axis=1) / BASES, 0.0
         )
@@ -166,8 +166,8 @@ def importances(study: Study) -> dict[str, float]:
 
 
 def parallel_coordinates(study: Study, most: int = 300) -> Figure:
-    """Draw a line for each run across its hyperparameters to its best loss; better runs are darker and on top."""
-    figure = empty_figure("Configurations and their losses", "a line is a run; the best in orange", "", "")
+    """Draw one line per run across its hyperparameters and its best loss; better runs are darker."""
+    figure = empty_figure("Configurations and their losses", "one line per run; orange: the best", "", "")
     figure.update_xaxes(showgrid=False, showline=False, ticks="").update_yaxes(visible=False, range=[-0.12, 1.06])
     order = ranked(study)
     if not order or not len(study.space):
@@ -215,7 +215,7 @@ def _best_line(figure: Figure, run: int, x: Array, y: Array) -> None:
 
 
 def _height(parameter: Any, config: Any, name: str) -> float:
-    """Where a value stands on its axis; a parameter that the configuration lacks stands below it."""
+    """The position of a value on its axis; below the axis if the parameter is inactive."""
     return float(np.clip(parameter.unit(config[name]), 0.0, 1.0)) if name in config else -0.08
 
 

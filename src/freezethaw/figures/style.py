@@ -1,4 +1,4 @@
-"""The common style of all figures: colours, an empty figure, bands. plotly is imported here, on first use."""
+"""The common style of all figures. plotly is imported here, on first use."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Okabe and Ito (2008) without the yellow that a light page swallows, and Tol's wine: told apart by colour-blind readers
+# Okabe and Ito (2008) without yellow, plus Tol's wine: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#4D4D4D")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # the next symbol when the colours are used up
-INK, SOFT, FAINT, GRID = "#1F2933", "#52606D", "#7B8794", "#E4E7EB"  # text, lesser text, axes and bands, grid
+SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # used in turn once all colours are used
+INK, SOFT, FAINT, GRID = "#1F2933", "#52606D", "#7B8794", "#E4E7EB"  # text, secondary text, axes and bands, grid
 FONT = "Inter, Helvetica, Arial, Liberation Sans, sans-serif"
-BANDS = ((0.90, 0.14), (0.50, 0.26))  # probability and opacity; the wider one below
+BANDS = ((0.90, 0.14), (0.50, 0.26))  # probability and opacity, widest first
 
 
 def graph_objects() -> Any:
-    """plotly.graph_objects, or what to do without it."""
+    """The module plotly.graph_objects; raises FigureError if plotly is not installed."""
     try:
         import plotly.graph_objects as go
     except ImportError:
@@ -42,7 +42,7 @@ def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:
     heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
     return graph_objects().Figure().update_layout(
         template="none",
-        meta={"title": title, "subtitle": subtitle},  # a page that has headings of its own takes them from here
+        meta={"title": title, "subtitle": subtitle},  # for pages that have their own headings
         font={"family": FONT, "size": 15, "color": INK},
         title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
                "yanchor": "top", "pad": {"t": 36}},
@@ -58,28 +58,28 @@ def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:
 
 
 def run_name(run: int) -> str:
-    """What users call the run at this place."""
-    return f"run {run + 1}"  # users count runs from one
+    """The name of the run with this index."""
+    return f"run {run + 1}"  # run numbers start at 1
 
 
 def colour(number: int) -> str:
-    """The next colour of the common list."""
+    """The colour with this index, cyclically."""
     return COLOURS[number % len(COLOURS)]
 
 
 def run_marker(run: int, size: int) -> dict[str, Any]:
-    """The dot of a run, in its colour, and in another shape once the colours are used up."""
+    """The marker of a run: its colour, and another symbol once all colours are used."""
     return {"color": colour(run), "size": size, "symbol": SYMBOLS[run // len(COLOURS) % len(SYMBOLS)]}
 
 
 def faded(colour: str, opacity: float) -> str:
-    """The same colour, seen through."""
+    """The colour with an opacity."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
 
 
 def band(figure: Figure, x: Array, low: Array, high: Array, fill: str, name: str, **more: Any) -> None:
-    """One closed outline: along the upper edge, and back along the lower."""
+    """Draw a band as a closed outline."""
     x, y = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
     figure.add_scatter(
         x=x, y=y, mode="lines", line={"width": 0}, fill="toself", fillcolor=fill, name=name, hoverinfo="skip", **more
@@ -87,7 +87,7 @@ def band(figure: Figure, x: Array, low: Array, high: Array, fill: str, name: str
 
 
 def bands(figure: Figure, x: Array, forecast: Forecast, colour: str, whose: str = "", **more: Any) -> None:
-    """The 90 % and 50 % intervals of a forecast."""
+    """Draw the 90 % and 50 % intervals of a forecast."""
     for probability, opacity in BANDS:
         low, high = forecast.quantile([(1 - probability) / 2, (1 + probability) / 2])
         name = f"{whose}{100 * probability:.0f} % interval"
@@ -95,14 +95,14 @@ def bands(figure: Figure, x: Array, forecast: Forecast, colour: str, whose: str 
 
 
 def label(text: object, longest: int = 60) -> str:
-    """A text that somebody typed, as plotly shows it and does not read it as markup."""
+    """User text, shortened and escaped: plotly would interpret markup."""
     shown = str(text)
     shown = shown if len(shown) <= longest else shown[: longest - 1] + "…"
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def note(figure: Figure, text: str) -> Figure:
-    """A figure without data says why."""
+    """Add a text to a figure without data."""
     figure.add_annotation(
         text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 15, "color": SOFT}
     )
@@ -112,5 +112,5 @@ def note(figure: Figure, text: str) -> Figure:
 
 
 def thinned(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many places out of `count`, evenly spread, with the first and the last."""
+    """At most `most` evenly spaced indices below `count`, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

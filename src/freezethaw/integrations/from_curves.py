@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from freezethaw.errors import CurveError
@@ -19,7 +19,10 @@ Direction = Literal["minimize", "maximize"]
 
 
 def forecast(
-    curves: Iterable[Curve], max_epochs: int, direction: Direction = "minimize", space: Space | None = None
+    curves: Iterable[Curve],
+    max_epochs: int,
+    direction: Direction = "minimize",
+    space: Space | Mapping[str, Any] | None = None,
 ) -> tuple[Forecast, ...]:
     """Forecast the loss of each curve at `max_epochs`. By default the space is inferred from the configurations."""
     study = study_from_curves(tuple(curves), max_epochs, direction, space)
@@ -27,13 +30,17 @@ def forecast(
 
 
 def study_from_curves(
-    curves: Sequence[Curve], max_epochs: int, direction: Direction = "minimize", space: Space | None = None
+    curves: Sequence[Curve],
+    max_epochs: int,
+    direction: Direction = "minimize",
+    space: Space | Mapping[str, Any] | None = None,
 ) -> Study:
     """A study with these curves as runs 1, 2, ..."""
     if not curves:
         raise CurveError("there are no curves to forecast")
     if space is None:
         space, curves = _with_inferred_space(curves)
+    space = Space.of(space)
     times = Counter(repr(sorted(curve.config.items())) for curve in curves)
     study = Study(space, max_epochs, direction=direction, repeats=max(times.values()))
     add_curves(study, curves)
@@ -76,7 +83,7 @@ def _infer_parameter(name: str, names: Sequence[str], configs: Sequence[dict[str
             return Float(low, high, log=low > 0 and high > LOG_SPAN * low, when=when)
     if len(different) == 1 and when is None:
         return different[0]
-    return Choice(*different, when=when)
+    return Choice(different, when=when)
 
 
 def _condition(name: str, names: Sequence[str], configs: Sequence[dict[str, Any]]) -> dict[str, list[Any]] | None:

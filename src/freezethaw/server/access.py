@@ -1,6 +1,6 @@
-"""Who may ask: a token on every route and verb, known hosts only, and headers that allow no foreign script.
+"""Access control: a token for every request, known host names only, and restrictive security headers.
 
-A pure ASGI layer around the whole application, so that no route can forget it.
+This is ASGI middleware around the whole application, so it applies to every route.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "freezethaw"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
-    # plotly sets styles of its elements; scripts come from here only, and nothing is evaluated
+    # plotly sets inline styles; scripts are served from here only, and eval is not allowed
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -29,51 +29,51 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Lets requests through that show the token, as `?token=` once, as a cookie after that, or as a bearer."""
+class TokenMiddleware:
+    """Accepts requests with the token: as `?token=` once, then as a cookie, or as a bearer token."""
 
     def __init__(self, application: ASGIApp, token: str, hosts: Collection[str], any_address: bool = False) -> None:
         self.application, self.token = application, token
         self.hosts, self.any_address = frozenset(hosts) | LOCAL, any_address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.application(scope, receive, send)
             return
-        refusal = self._refusal(scope)
-        guarded = _with_headers(send)
-        if refusal is not None:
-            await refusal(scope, receive, guarded)
+        rejection = self._rejection(scope)
+        with_headers = _add_headers(send)
+        if rejection is not None:
+            await rejection(scope, receive, with_headers)
         else:
-            await self.application(scope, receive, guarded)
+            await self.application(scope, receive, with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _rejection(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        if not self._known(headers.get("host", "")):
-            return PlainTextResponse("this name is not one of this server", 421)
+        if not self._known_host(headers.get("host", "")):
+            return PlainTextResponse("unknown host", 421)
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
             if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
-                return PlainTextResponse("requests from other pages are refused", 403)
+                return PlainTextResponse("cross-origin requests are not allowed", 403)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        if scope["method"] == "GET" and self._right(query.get("token", "")):
-            return self._welcome(scope, query)
+        if scope["method"] == "GET" and self._valid(query.get("token", "")):
+            return self._set_cookie(scope, query)
         bearer = headers.get("authorization", "")
         given = bearer[7:] if bearer.lower().startswith("bearer ") else ""
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        if self._right(given) or self._right(cookie):
+        if self._valid(given) or self._valid(cookie):
             return None
-        message = "a token is needed: open the link that `freezethaw dashboard` printed, or send it as a bearer"
+        message = "a token is required: open the link that `freezethaw dashboard` printed, or send it as a bearer token"
         if scope["path"].startswith("/api/"):
             return JSONResponse({"error": message}, 401, {"WWW-Authenticate": "Bearer"})
         return PlainTextResponse(message, 401, {"WWW-Authenticate": "Bearer"})
 
-    def _right(self, given: str) -> bool:
+    def _valid(self, given: str) -> bool:
         return bool(given) and secrets.compare_digest(given.encode(), self.token.encode())
 
-    def _known(self, host: str) -> bool:
+    def _known_host(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -88,17 +88,17 @@ class Guard:
             return False
         return True
 
-    def _welcome(self, scope: Scope, query: dict[str, str]) -> Response:
-        """A cookie in place of the token, which disappears from the address."""
+    def _set_cookie(self, scope: Scope, query: dict[str, str]) -> Response:
+        """Set the cookie and redirect to the URL without the token."""
         rest = urlencode({key: value for key, value in query.items() if key != "token"})
-        path = "/" + scope["path"].lstrip("/")  # not //elsewhere
-        answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-        answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
-        return answer
+        path = "/" + scope["path"].lstrip("/")  # never a protocol-relative URL such as //example.org
+        response = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
+        response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+        return response
 
 
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+def _add_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
@@ -106,4 +106,4 @@ def _with_headers(send: Send) -> Send:
             headers.setdefault("Cache-Control", "no-store")
         await send(message)
 
-    return sending
+    return send_with_headers

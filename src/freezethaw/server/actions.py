@@ -1,4 +1,4 @@
-"""What a user may do to a study from the page or by HTTP; each is said in words when it is done."""
+"""Actions on a study, from its page or by HTTP. Each returns a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from freezethaw.errors import StudyError
-from freezethaw.server.watching import Unknown, Watched
+from freezethaw.server.views import NotFound, StudyView
 from freezethaw.study import Study
 
 Fields = Mapping[str, Any]
@@ -18,7 +18,7 @@ RUN = {"run": NUMBER}
 
 @dataclass(frozen=True)
 class Action:
-    """One of them: what it does in words, what it needs, and how."""
+    """An action: its description, its function and its fields."""
 
     text: str
     do: Callable[[Study, Fields], str]
@@ -26,14 +26,14 @@ class Action:
     required: tuple[str, ...] = ()
 
 
-def act(watched: Watched, action: str, fields: Fields) -> str:
-    """Do it; gives what was done in words."""
-    with watched.thinking:
-        return ACTIONS[action].do(watched.steer(), fields)
+def act(view: StudyView, action: str, fields: Fields) -> str:
+    """Perform an action and return its message."""
+    with view.model_lock:
+        return ACTIONS[action].do(view.writable(), fields)
 
 
 def _number(fields: Fields, key: str, kind: type[int] | type[float] = int) -> Any:
-    """A number as JSON has it or as a form sends it; None where it is not given."""
+    """A number from JSON or from a form; None if missing."""
     value = fields.get(key)
     if value in (None, ""):
         return None
@@ -50,20 +50,20 @@ def _number(fields: Fields, key: str, kind: type[int] | type[float] = int) -> An
 def _run(study: Study, fields: Fields) -> int:
     run: int | None = _number(fields, "run")
     if run is None:
-        raise StudyError("run must be a run's number")
+        raise StudyError("run must be a run number")
     if not 1 <= run <= len(study.runs):
-        raise Unknown(f"there is no run {run}")
+        raise NotFound(f"there is no run {run}")
     return run
 
 
 def _stop(study: Study, _: Fields) -> str:
     study.stop()
-    return "stopped: no more decisions; those under way are finished"
+    return "stopped: open decisions are finished, no new ones are taken"
 
 
 def _resume(study: Study, _: Fields) -> str:
     study.go_on_after_stop()
-    return "goes on: workers that are there, or that come, decide again"
+    return "resumed: workers take decisions again"
 
 
 def _thaw(study: Study, fields: Fields) -> str:
@@ -82,7 +82,7 @@ def _enqueue(study: Study, fields: Fields) -> str:
         try:
             config = json.loads(config)
         except ValueError:
-            raise StudyError("the configuration is no JSON") from None
+            raise StudyError("the configuration is not valid JSON") from None
     if not isinstance(config, dict):
         raise StudyError("config must be an object with a value for each parameter")
     to_epoch = _number(fields, "to_epoch")
@@ -99,43 +99,46 @@ def _budget(study: Study, fields: Fields) -> str:
     return "the budget is now " + ", ".join(f"{value:g} {key}" for key, value in given.items())
 
 
-def _mark(change: Callable[[Study, int], None], words: str) -> Callable[[Study, Fields], str]:
+def _mark(change: Callable[[Study, int], None], message: str) -> Callable[[Study, Fields], str]:
     def do(study: Study, fields: Fields) -> str:
         run = _run(study, fields)
         change(study, run)
-        return words.format(run=run)
+        return message.format(run=run)
 
     return do
 
 
 ACTIONS = {
-    "stop": Action("Take no more decisions; those under way are finished.", _stop),
-    "resume": Action("Decide again after a stop.", _resume),
+    "stop": Action("Stop: open decisions are finished, no new ones are taken.", _stop),
+    "resume": Action("Resume after a stop.", _resume),
     "thaw": Action("Thaw a run next.", _thaw, RUN | {"to_epoch": NUMBER}, ("run",)),
     "enqueue": Action(
         "Start a configuration next.", _enqueue, {"config": {"type": "object"}, "to_epoch": NUMBER}, ("config",)
     ),
     "budget": Action(
-        "Other limits for the whole study.", _budget, {"epochs": NUMBER, "hours": {"type": "number", "minimum": 0}}
+        "Change the budget of the study.", _budget, {"epochs": NUMBER, "hours": {"type": "number", "minimum": 0}}
     ),
     "ban": Action(
-        "Advance a run no more.", _mark(lambda s, r: s.ban(r), "run {run} will be advanced no more"), RUN, ("run",)
+        "Ban a run: it is not thawed any more.",
+        _mark(lambda s, r: s.ban(r), "run {run} will not be thawed any more"),
+        RUN,
+        ("run",),
     ),
     "unban": Action(
-        "Let a banned run be advanced again.",
-        _mark(lambda s, r: s.ban(r, banned=False), "run {run} may be advanced again"),
+        "Lift the ban of a run.",
+        _mark(lambda s, r: s.ban(r, banned=False), "run {run} may be thawed again"),
         RUN,
         ("run",),
     ),
     "pin": Action(
-        "Keep a run's checkpoints whatever the disk budget.",
-        _mark(lambda s, r: s.pin(r), "the checkpoints of run {run} stay"),
+        "Pin a run: its checkpoints are kept regardless of the disk budget.",
+        _mark(lambda s, r: s.pin(r), "the checkpoints of run {run} are kept"),
         RUN,
         ("run",),
     ),
     "unpin": Action(
-        "Let a run's checkpoints go where room is short.",
-        _mark(lambda s, r: s.pin(r, pinned=False), "the checkpoints of run {run} may go"),
+        "Unpin a run: its checkpoints may be deleted.",
+        _mark(lambda s, r: s.pin(r, pinned=False), "the checkpoints of run {run} may be deleted"),
         RUN,
         ("run",),
     ),

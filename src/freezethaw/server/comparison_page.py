@@ -1,4 +1,4 @@
-"""Several studies of a store side by side: their best losses over each other, and a table."""
+"""The comparison of several studies: a figure of their best losses and a table."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from urllib.parse import quote, urlencode
 from freezethaw import plain
 from freezethaw.errors import StudyError
 from freezethaw.figures import comparison
-from freezethaw.server import parts
-from freezethaw.server.watching import Library, Watched, address, address_of
+from freezethaw.server import components
+from freezethaw.server.views import StoreView, StudyView, info_key, url_key
 
-MOST = 12  # studies on one page
-
-
-def among(library: Library, asked: Mapping[str, Any]) -> list[Watched]:
-    """The studies that were named; the newest of the store where none was."""
-    named: Sequence[str] = asked.get("among") or [address(info) for info in library.studies()[-MOST:]]
-    if len(named) > MOST:
-        raise StudyError(f"at most {MOST} studies can be compared at once, not {len(named)}")
-    return [library.watched(key) for key in dict.fromkeys(named)]
+MAX_STUDIES = 12
 
 
-def compared(library: Library, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is recorded of each study, without its decisions."""
+def selected(store: StoreView, parameters: Mapping[str, Any]) -> list[StudyView]:
+    """The studies named by the request; by default the newest."""
+    named: Sequence[str] = parameters.get("among") or [info_key(info) for info in store.studies()[-MAX_STUDIES:]]
+    if len(named) > MAX_STUDIES:
+        raise StudyError(f"at most {MAX_STUDIES} studies can be compared, not {len(named)}")
+    return [store.study(key) for key in dict.fromkeys(named)]
+
+
+def compare(store: StoreView, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The summary of each study, without its decisions."""
     keys = ("name", "direction", "max_epochs", "budget", "epochs", "hours", "runs", "best")
     found = []
-    for watched in among(library, asked):
-        summary = watched.summary(0)
-        found.append({"address": address_of(watched.stored)} | {key: summary[key] for key in keys})
+    for view in selected(store, parameters):
+        summary = view.summary(0)
+        found.append({"address": url_key(view.stored)} | {key: summary[key] for key in keys})
     return found
 
 
-def figure(library: Library, asked: Mapping[str, Any]) -> tuple[int, str]:
-    """Their best losses over each other, as JSON for plotly, and the change that it shows."""
-    against = asked.get("against") if asked.get("against") in ("hours", "cost") else "epochs"
-    seen = {watched.stored.name: watched.still() for watched in among(library, asked)}
-    drawn = comparison({name: still for name, (_, still) in seen.items()}, against)  # type: ignore[arg-type]
+def figure(store: StoreView, parameters: Mapping[str, Any]) -> tuple[int, str]:
+    """The sum of the change counters, and the figure as JSON."""
+    against = parameters.get("against") if parameters.get("against") in ("hours", "cost") else "epochs"
+    seen = {view.stored.name: view.read_only() for view in selected(store, parameters)}
+    drawn = comparison({name: study for name, (_, study) in seen.items()}, against)  # type: ignore[arg-type]
     return sum(change for change, _ in seen.values()), str(drawn.to_json())
 
 
-def page(library: Library, asked: Mapping[str, Any]) -> str:
-    """The page."""
-    query = "?" + urlencode([("among", address_of(watched.stored)) for watched in among(library, asked)])
-    plot = parts.place_of("/api/compare", "comparison", "Best loss so far", True, query)
+def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
+    """The page as HTML."""
+    query = "?" + urlencode([("among", url_key(view.stored)) for view in selected(store, parameters)])
+    plot = components.figure_slot("/api/compare", "comparison", "Best loss so far", True, query)
     here = f'data-live="/compare/live{escape(query)}" data-stream="/api/compare/stream{escape(query)}"'
-    body = f"""<div class="title"><h1>Comparison</h1><a href="/">choose others</a></div>
-<div id="live" {here}>{live(library, asked)}<div class="figures">{plot}</div></div>"""
-    return parts.document("Comparison", body, f"/api/compare{query}", [("comparison", f"/compare{query}")])
+    body = f"""<div class="title"><h1>Comparison</h1><a href="/">select others</a></div>
+<div id="live" {here}>{live(store, parameters)}<div class="figures">{plot}</div></div>"""
+    return components.document("Comparison", body, f"/api/compare{query}", [("comparison", f"/compare{query}")])
 
 
-def live(library: Library, asked: Mapping[str, Any]) -> str:
-    """What of the page changes while studies run, besides the figure."""
-    found = compared(library, asked)
+def live(store: StoreView, parameters: Mapping[str, Any]) -> str:
+    """The part of the page that is updated, without the figure."""
+    found = compare(store, parameters)
     heads = ("Study", "Best loss", "Run", "Epochs", "Training time", "Runs", "Best configuration")
     mixed = len({one["direction"] for one in found}) > 1
-    warning = "<p>Some of these studies are minimised and others maximised.</p>" if mixed else ""
+    warning = "<p>Some of these studies are minimised, others are maximised.</p>" if mixed else ""
     rows = "".join(_row(one) for one in found)
-    table = parts.table("Studies", heads, rows, ("Best loss", "Epochs", "Training time", "Runs"))
+    table = components.table("Studies", heads, rows, ("Best loss", "Epochs", "Training time", "Runs"))
     return f'<div data-part="studies">{warning}{table}</div>'
 
 
@@ -67,7 +67,7 @@ def _row(one: Mapping[str, Any]) -> str:
     key, best = quote(one["address"]), one["best"]
     loss, where, config = "–", "–", ""
     if best is not None:
-        loss, config = plain.number(best["loss"]), parts.config_line(best["config"])
+        loss, config = plain.number(best["loss"]), components.config_line(best["config"])
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
     return (
         f'<tr><th scope="row"><a href="/studies/{key}">{escape(one["name"])}</a></th><td class=n>{loss}</td>'

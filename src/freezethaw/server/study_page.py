@@ -1,4 +1,4 @@
-"""The page of a study, as HTML: what is recorded, who is at work, its figures, and what can be done."""
+"""The page of a study, as HTML: records, workers, figures and actions."""
 
 from __future__ import annotations
 
@@ -12,81 +12,82 @@ from typing import Any
 from urllib.parse import quote
 
 from freezethaw import plain
+from freezethaw.notebook import curve_svg
 from freezethaw.records import Run
 from freezethaw.runtime.places import beside
-from freezethaw.server import parts
-from freezethaw.server.watching import Library, Watched, address_of
+from freezethaw.server import components
+from freezethaw.server.views import StoreView, StudyView, url_key
 
-LAST, BEST_RUNS = 25, 50
+LAST_DECISIONS, BEST_RUNS = 25, 50
 WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")
-# shown at once, in words; the figure brings its own once it is there
+# shown until the figure is drawn
 FIGURES = {
-    "curves": "Curves and forecasts",
+    "curves": "Learning curves and forecasts",
     "best_loss": "Best loss so far",
     "run_asymptotes": "Asymptotes",
-    "p_min": "Which run would end best",
-    "basket": "What the last decision compared",
+    "p_min": "Probability of the minimum",
+    "basket": "Basket of the last decision",
     "timeline": "Starts, freezes and thaws",
     "slices": "Slices through the best configuration",
-    "importance": "Which hyperparameters matter",
-    "forecast_calibration": "Were past forecasts right?",
+    "importance": "Hyperparameter importance",
+    "forecast_calibration": "Calibration of past forecasts",
     "parallel_coordinates": "Configurations and their losses",
-    "study_progression": "The runs of the study",
+    "study_progression": "Runs, by time of training",
 }
 
 
-def page(library: Library, asked: Mapping[str, Any]) -> str:
-    """One study: the live part, its figures, and what can be done."""
-    watched = library.watched(asked["study"])
-    key = quote(address_of(watched.stored))
+def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
+    """The page as HTML."""
+    view = store.study(parameters["study"])
+    key = quote(url_key(view.stored))
     first, *others = (
-        parts.place_of(parts.figures_of(key), name, title, name in WIDE) for name, title in FIGURES.items()
+        components.figure_slot(components.figures_of(key), name, title, name in WIDE) for name, title in FIGURES.items()
     )
-    above, below = _above(library, watched), _below(watched)
+    above, below = _above(store, view), _below(view)
     body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">{above}
-<details class="actions"><summary>Actions</summary>{_study_actions(key, watched)}</details>
+<details class="actions"><summary>Actions</summary>{_study_actions(key, view)}</details>
 <div class="figures">{first}</div>{below}
 <h2 id="figures">Figures</h2><div class="figures">{"".join(others)}</div></div>"""
-    return parts.document(watched.stored.name, body, f"/api/studies/{key}", [(watched.stored.name, f"/studies/{key}")])
+    return components.document(view.stored.name, body, f"/api/studies/{key}", [(view.stored.name, f"/studies/{key}")])
 
 
-def live(library: Library, asked: Mapping[str, Any]) -> str:
-    """What of a study's page changes while it runs, besides the figures."""
-    watched = library.watched(asked["study"])
-    return _above(library, watched) + _below(watched)
+def live(store: StoreView, parameters: Mapping[str, Any]) -> str:
+    """The part of the page that is updated, without the figures."""
+    view = store.study(parameters["study"])
+    return _above(store, view) + _below(view)
 
 
-def _above(library: Library, watched: Watched) -> str:
-    key, found = quote(address_of(watched.stored)), watched.summary(LAST)
-    state, words = _state(found)
+def _above(store: StoreView, view: StudyView) -> str:
+    key, found = quote(url_key(view.stored)), view.summary(LAST_DECISIONS)
+    state, state_text = _state(found)
     best = found["best"]
-    cards = [_epochs_card(found), _hours_card(found), _disk_card(library, found)]
+    cards = [_epochs_card(found), _hours_card(found), _disk_card(store, found)]
     if best is None:
-        cards.insert(0, parts.card("Best loss", "–", "no loss yet"))
+        cards.insert(0, components.card("Best loss", "–", "no loss yet"))
     else:
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
-        cards.insert(0, parts.card("Best loss", plain.number(best["loss"]), where))
+        cards.insert(0, components.card("Best loss", plain.number(best["loss"]), where))
     runs = ", ".join(f"{count} {name}" for name, count in found["runs"].items()) or "none yet"
-    cards.append(parts.card("Runs", str(sum(found["runs"].values())), runs))
-    best_config = "" if best is None else f'<p class="config">Best: {parts.config_line(best["config"])}</p>'
-    return f"""<div data-part="above"><div class="title"><h1>{escape(watched.stored.name)}</h1>
-<span class="state {state}">{words}</span>
-{parts.tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
+    cards.append(components.card("Runs", str(sum(found["runs"].values())), runs))
+    best_config = "" if best is None else f'<p class="config">Best: {components.config_line(best["config"])}</p>'
+    return f"""<div data-part="above"><div class="title"><h1>{escape(view.stored.name)}</h1>
+<span class="state {state}">{state_text}</span>
+{components.tags(found["tags"])}</div><div class="cards">{"".join(cards)}</div>{best_config}
 {_workers(key, found)}</div>"""
 
 
-def _below(watched: Watched) -> str:
-    key, found = quote(address_of(watched.stored)), watched.summary(LAST)
-    known = watched.known()
+def _below(view: StudyView) -> str:
+    key, found = quote(url_key(view.stored)), view.summary(LAST_DECISIONS)
+    known = view.known()
     return f"""<div data-part="below"><div class="columns">
 <section aria-labelledby="h-decisions"><h2 id="h-decisions">Decisions</h2>
-{parts.decisions(key, found["decisions"])}</section><section aria-labelledby="h-runs"><h2 id="h-runs">Runs</h2>
+{components.decisions(key, found["decisions"])}</section><section aria-labelledby="h-runs"><h2 id="h-runs">Runs</h2>
 {_runs(key, known.runs, found)}</section></div>{_events(found)}</div>"""
 
 
-def printed(library: Library, watched: Watched) -> str:
-    """The live part for a file that stands alone: without links to pages."""
-    return re.sub(r"</?a\b[^>]*>", "", _above(library, watched) + _below(watched)).replace("<details", "<details open")
+def static_html(store: StoreView, view: StudyView) -> str:
+    """The updated part for a report: without links."""
+    return re.sub(r"</?a\b[^>]*>", "", _above(store, view) + _below(view)).replace("<details", "<details open")
 
 
 def _state(found: Mapping[str, Any]) -> tuple[str, str]:
@@ -94,36 +95,38 @@ def _state(found: Mapping[str, Any]) -> tuple[str, str]:
         return "idle", "stopped"
     alive = [p for p in found["pending"] if p["holder"] and not p["dead"]]
     if alive:
-        return "busy", f"{len(alive)} at work"
+        return "busy", f"{len(alive)} training"
     limit = found["budget"].get("epochs")
     if limit and found["epochs"] >= limit:
         return "idle", "budget spent"
-    return "idle", "nobody at work"
+    return "idle", "no worker"
 
 
 def _epochs_card(found: Mapping[str, Any]) -> str:
     limit = found["budget"].get("epochs")
-    gauge = parts.gauge("epochs", found["epochs"], limit) if limit else ""
-    return parts.card("Epochs", str(found["epochs"]), f"of {limit}" if limit else "no limit", gauge)
+    gauge = components.gauge("epochs", found["epochs"], limit) if limit else ""
+    return components.card("Epochs", str(found["epochs"]), f"of {limit}" if limit else "no limit", gauge)
 
 
 def _hours_card(found: Mapping[str, Any]) -> str:
     limit, hours = found["budget"].get("hours"), found["hours"]
-    gauge = parts.gauge("hours", hours, limit) if limit else ""
-    return parts.card("Training time", plain.duration(3600 * hours), f"of {limit:g} h" if limit else "no limit", gauge)
+    gauge = components.gauge("hours", hours, limit) if limit else ""
+    return components.card(
+        "Training time", plain.duration(3600 * hours), f"of {limit:g} h" if limit else "no limit", gauge
+    )
 
 
-def _disk_card(library: Library, found: Mapping[str, Any]) -> str:
-    used, room, gauge = found["checkpoint_bytes"], "", ""
+def _disk_card(store: StoreView, found: Mapping[str, Any]) -> str:
+    used, limit, gauge = found["checkpoint_bytes"], "", ""
     if found["disk_gb"]:
-        gauge = parts.gauge("disk", used, 1e9 * found["disk_gb"])
-        return parts.card("Checkpoints", plain.size(used), f"of {plain.size(1e9 * found['disk_gb'])} allowed", gauge)
-    if library.url.startswith("sqlite:///"):
-        folder = Path(beside(library.url))
+        gauge = components.gauge("disk", used, 1e9 * found["disk_gb"])
+        return components.card("Checkpoints", plain.size(used), f"of {plain.size(1e9 * found['disk_gb'])}", gauge)
+    if store.url.startswith("sqlite:///"):
+        folder = Path(beside(store.url))
         disk = shutil.disk_usage(folder if folder.exists() else folder.parent)
-        room = f"{plain.size(disk.free)} free"
-        gauge = parts.gauge("disk, of all space", disk.used, disk.total)
-    return parts.card("Checkpoints", plain.size(used), room, gauge)
+        limit = f"{plain.size(disk.free)} free"
+        gauge = components.gauge("disk, of all space", disk.used, disk.total)
+    return components.card("Checkpoints", plain.size(used), limit, gauge)
 
 
 def _workers(key: str, found: Mapping[str, Any]) -> str:
@@ -134,14 +137,14 @@ def _workers(key: str, found: Mapping[str, Any]) -> str:
         f"<td>{p['epoch']} of {p['to_epoch']}</td><td>{_holder(p)}</td></tr>"
         for p in found["pending"]
     )
-    waiting = f"<p>{found['wishes']} wishes wait for the next decision.</p>" if found["wishes"] else ""
-    table = parts.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
-    return f'<section aria-labelledby="h-workers"><h2 id="h-workers">At work</h2>{table}{waiting}</section>'
+    waiting = f"<p>{found['wishes']} requests wait for the next decision.</p>" if found["wishes"] else ""
+    table = components.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
+    return f'<section aria-labelledby="h-workers"><h2 id="h-workers">Workers</h2>{table}{waiting}</section>'
 
 
 def _holder(pending: Mapping[str, Any]) -> str:
     if not pending["holder"]:
-        return "held by nobody: any worker may take it over"
+        return "no worker: any worker may take it over"
     ended = ", which has ended: any worker may take it over" if pending["dead"] else ""
     return escape(pending["holder"]) + ended
 
@@ -160,17 +163,15 @@ def _runs(key: str, runs: Sequence[Run], found: Mapping[str, Any]) -> str:
         best = min(run.losses, key=lambda y: sign * y) if run.losses else None
         marks = "".join(f" {mark}" for mark in ("banned", "pinned") if run.number in found[mark])
         state = escape(run.outcome.replace("_", " ") if run.state == "failed" and run.outcome else run.state) + marks
-        small = parts.small_curve(run.losses, low, high, found["max_epochs"]) if run.losses else ""
+        small = curve_svg(run.losses, low, high, found["max_epochs"]) if run.losses else ""
         rows += (
             f'<tr><th scope="row"><a href="/studies/{key}/runs/{run.number}">run {run.number}</a></th>'
             f"<td class=n>{plain.number(best)}</td><td class=n>{run.epoch}</td><td>{small}</td><td>{state}</td>"
-            f'<td class="config">{parts.config_line(run.config)}</td></tr>'
+            f'<td class="config">{components.config_line(run.config)}</td></tr>'
         )
-    more = (
-        f"<p class=soft>the best {len(ranked)} of {len(runs)} runs</p>" if len(runs) > len(ranked) + len(rest) else ""
-    )
+    more = f"<p class=soft>best {len(ranked)} of {len(runs)} runs</p>" if len(runs) > len(ranked) + len(rest) else ""
     heads = ("Run", "Best loss", "Epochs", "Curve", "State", "Configuration")
-    return parts.table("Runs, the best first", heads, rows, ("Best loss", "Epochs")) + more
+    return components.table("Runs, best first", heads, rows, ("Best loss", "Epochs")) + more
 
 
 def _events(found: Mapping[str, Any]) -> str:
@@ -181,37 +182,37 @@ def _events(found: Mapping[str, Any]) -> str:
         f"{escape(e['text'])}</li>"
         for e in reversed(found["events"])
     )
-    title = f"Events ({len(found['events'])} last)"
+    title = f"Last {len(found['events'])} events"
     return f'<details class="events"><summary>{title}</summary><ol class="log">{rows}</ol></details>'
 
 
-def _study_actions(key: str, watched: Watched) -> str:
-    definition = watched.known().definition
+def _study_actions(key: str, view: StudyView) -> str:
+    definition = view.known().definition
     budget = definition.get("budget") or {}
     stopped = bool(definition.get("stopped"))
     stop = (
-        parts.button(key, "resume", "Go on", kind="main")
+        components.button(key, "resume", "Resume", kind="main")
         if stopped
-        else parts.button(key, "stop", "Stop the study", kind="danger")
+        else components.button(key, "stop", "Stop the study", kind="danger")
     )
-    example = escape(json.dumps(plain.plain(_example(watched)), ensure_ascii=False))
+    example = escape(json.dumps(plain.plain(_example(view)), ensure_ascii=False))
     return f"""<div class="forms">{stop}
 <form method="post" action="/studies/{key}/budget"><label>Budget in epochs
 <input name="epochs" type="number" min="1" value="{budget.get("epochs") or ""}"></label><label>in hours
 <input name="hours" type="number" min="0" step="any" value="{budget.get("hours") or ""}"></label>
-<button data-action="budget">Change the budget</button></form>
-<form method="post" action="/studies/{key}/enqueue" class="long"><label>A configuration to start next, in JSON
+<button data-action="budget">Change budget</button></form>
+<form method="post" action="/studies/{key}/enqueue" class="long"><label>Configuration to start next, as JSON
 <textarea name="config" rows="3" spellcheck="false">{example}</textarea></label><label>to epoch
 <input name="to_epoch" type="number" min="1" value="1"></label>
 <button data-action="enqueue">Enqueue</button></form></div>"""
 
 
-def _example(watched: Watched) -> dict[str, Any]:
-    """The best configuration, to be edited; else the middle of the space."""
-    best = watched.summary(0)["best"]
+def _example(view: StudyView) -> dict[str, Any]:
+    """The best configuration, or the middle of the space, to be edited."""
+    best = view.summary(0)["best"]
     if best is not None:
         return dict(best["config"])
     from freezethaw.space import Space
 
-    space = Space.from_dict(watched.known().definition["space"])
+    space = Space.from_dict(view.known().definition["space"])
     return dict(space.config([0.5] * len(space)))

@@ -1,4 +1,4 @@
-"""Serve the application on this machine."""
+"""Run the application with uvicorn."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from freezethaw.errors import StoreError
 from freezethaw.server.access import LOCAL
 
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only where the user says so
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only on request
 
 
-def serve(url: str, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; `say` is given the link that opens the page."""
+def serve(url: str, host: str, port: int, token: str | None, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted; `announce` is called with the link to the page."""
     import uvicorn
 
     from freezethaw.server.application import make_application
 
     token = token or secrets.token_urlsafe(24)
-    taken = _socket(host, port)
-    port = taken.getsockname()[1]
+    listener = _socket(host, port)
+    port = listener.getsockname()[1]
     names = {host, socket.gethostname().lower()} if host not in LOCAL else set[str]()
     application = make_application(url, token, names, any_address=host in EVERYWHERE)
     with contextlib.suppress(OSError):
-        os.nice(15)  # training on the same machine comes first
+        os.nice(15)  # training on the same machine has priority
     shown = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-    say(f"http://{shown}:{port}/?token={token}")
+    announce(f"http://{shown}:{port}/?token={token}")
     config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    with taken:
-        uvicorn.Server(config).run(sockets=[taken])
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _socket(host: str, port: int) -> socket.socket:
@@ -40,7 +40,9 @@ def _socket(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
-        found.listen(128)  # whoever follows the link at once waits, and is not refused
+        found.listen(128)  # early requests wait instead of being refused
     except OSError as error:
-        raise StoreError(f"cannot listen on {host}, port {port}: {error.strerror}; --port 0 takes a free one") from None
+        raise StoreError(
+            f"cannot listen on {host}, port {port}: {error.strerror}; --port 0 selects a free port"
+        ) from None
     return found

@@ -1,4 +1,4 @@
-"""The studies of a store as this process sees them: read only what changed, think once, and remember."""
+"""Cached views of the studies of a store: only changes are read, and figures are drawn once per change."""
 
 from __future__ import annotations
 
@@ -9,94 +9,95 @@ from collections import OrderedDict
 from typing import Any
 
 from freezethaw.errors import StudyError
-from freezethaw.figures import OF_A_STUDY
+from freezethaw.figures import STUDY_FIGURES
 from freezethaw.store import Lease, Snapshot, Store, StoredStudy, StudyInfo, urls
 from freezethaw.study import Study
 from freezethaw.study.summary import summary
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # stands in an address as it is
-SHORTEST_AGE, AGES = 1.0, 4.0  # seconds between two looks at a study, and in units of what the last one cost
-MOST_FIGURES = 64
-# these ask no model, so they never wait for one that thinks
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # used in URLs unchanged
+MIN_AGE = 1.0  # seconds before a snapshot is renewed
+AGE_PER_COST = 4.0  # and at least this multiple of the time spent on its figures
+MAX_FIGURES = 64  # in the cache of a study
+# figures that do not use the model, so they need not wait for it
 MODEL_FREE = frozenset({"best_loss", "basket", "timeline", "parallel_coordinates", "study_progression"})
 
 
-class Unknown(StudyError):  # noqa: N818 - what happened, not a mistake
-    """Something that was asked for is not there."""
+class NotFound(StudyError):  # noqa: N818
+    """The requested object does not exist."""
 
 
-class Watched:
-    """One study. Reading, drawing and thinking have locks of their own: a quick look never waits for a forecast."""
+class StudyView:
+    """A cached view of one study. Separate locks: reading records never waits for a forecast."""
 
     def __init__(self, url: str, stored: StoredStudy) -> None:
         self.url, self.stored = url, stored
-        self.thinking, self._drawing = threading.RLock(), threading.Lock()
-        self._reading, self._standing = threading.Lock(), threading.Lock()
+        self.model_lock, self._figure_lock = threading.RLock(), threading.Lock()
+        self._read_lock, self._snapshot_lock = threading.Lock(), threading.Lock()
         self._known: Snapshot | None = None
-        self._looked, self._change = -SHORTEST_AGE, -1
+        self._polled, self._change = -MIN_AGE, -1
         self._study: Study | None = None
-        self._still: Study | None = None
-        self._made, self._cost, self._still_change = 0.0, 0.0, -1
+        self._snapshot: Study | None = None
+        self._snapshot_time, self._cost, self._snapshot_change = 0.0, 0.0, -1
         self._figures: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
     def known(self) -> Snapshot:
-        """The study now."""
-        with self._reading:
+        """The current records."""
+        with self._read_lock:
             self._known = self.stored.load(self._known)
             return self._known
 
     def change(self) -> int:
-        """The change counter, asked for at most twice a second however many look."""
-        with self._reading:
-            if time.monotonic() - self._looked > 0.5:
-                self._change, self._looked = self.stored.change(), time.monotonic()
+        """The change counter, read at most twice a second."""
+        with self._read_lock:
+            if time.monotonic() - self._polled > 0.5:
+                self._change, self._polled = self.stored.change(), time.monotonic()
             return self._change
 
     def summary(self, last: int = 30) -> dict[str, Any]:
-        """What is recorded."""
+        """The summary of the records."""
         known = self.known()
         return summary(self.stored, last, known) | {"change": known.change}
 
-    def still(self) -> tuple[int, Study]:
-        """The study as of a moment ago, and its change; the costlier it is to forecast, the longer it stands."""
-        with self._standing:
-            age = time.monotonic() - self._made
-            if self._still is None or (
-                age > max(SHORTEST_AGE, AGES * self._cost) and self.change() != self._still_change
+    def read_only(self) -> tuple[int, Study]:
+        """The change counter and a read-only copy of the study, reused longer if its figures take longer."""
+        with self._snapshot_lock:
+            age = time.monotonic() - self._snapshot_time
+            if self._snapshot is None or (
+                age > max(MIN_AGE, AGE_PER_COST * self._cost) and self.change() != self._snapshot_change
             ):
                 self._study = self._study or Study.open(self.url, self.stored.name)
-                self._still = self._study.still()
-                self._still_change = self._study.shared.seen().change
-                self._made, self._cost = time.monotonic(), 0.0
-            return self._still_change, self._still
+                self._snapshot = self._study.still()
+                self._snapshot_change = self._study.shared.seen().change
+                self._snapshot_time, self._cost = time.monotonic(), 0.0
+            return self._snapshot_change, self._snapshot
 
     def figure(self, name: str, options: dict[str, Any]) -> tuple[int, str]:
-        """One figure as JSON, and the change that it shows."""
-        quick = name in MODEL_FREE or options.get("forecasts") is False
-        with self._drawing if quick else self.thinking:
-            change, still = self.still()
+        """The change counter and a figure as JSON."""
+        model_free = name in MODEL_FREE or options.get("forecasts") is False
+        with self._figure_lock if model_free else self.model_lock:
+            change, study = self.read_only()
             key = (name, change, *sorted(options.items()))
             if key not in self._figures:
                 began = time.monotonic()
-                text = OF_A_STUDY[name](still, **options).to_json()
+                text = STUDY_FIGURES[name](study, **options).to_json()
                 self._figures[key] = text
                 self._cost += time.monotonic() - began
-                while len(self._figures) > MOST_FIGURES:
+                while len(self._figures) > MAX_FIGURES:
                     self._figures.popitem(last=False)
                 return change, text
             return change, self._figures[key]
 
-    def steer(self) -> Study:
-        """The study itself, to change it; use it within `thinking`."""
-        self.still()
-        assert self._study is not None  # noqa: S101 - made by still
-        self._made = -1e9  # what is asked next shall see the change
+    def writable(self) -> Study:
+        """The study itself, for changes; hold `model_lock` while using it."""
+        self.read_only()
+        assert self._study is not None  # noqa: S101 - set by read_only
+        self._snapshot_time = -1e9  # the next read sees the change
         return self._study
 
     def ask(self) -> dict[str, Any]:
-        """A decision for a trainer elsewhere. Its lease lives by the trainer's own heartbeats, not by this process."""
-        with self.thinking:
-            study = self.steer()
+        """A decision for a trainer that uses HTTP; the trainer's own heartbeats keep its lease."""
+        with self.model_lock:
+            study = self.writable()
             decision = study.take_over() or study.ask()
             lease: Lease = study.shared.lease(decision)
             study.shared.let_go(decision)
@@ -113,50 +114,50 @@ class Watched:
         }
 
     def close(self) -> None:
-        """Leave the store."""
+        """Close the store."""
         if self._study is not None:
             self._study.close()
 
 
-class Library:
-    """All studies of one store."""
+class StoreView:
+    """The studies of one store."""
 
     def __init__(self, url: str) -> None:
         self.url, self.store = url, Store(url)
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, StudyView] = {}
         self._lock = threading.Lock()
 
     @property
     def shown(self) -> str:
-        """Where it is, passwords masked."""
+        """The URL, with passwords masked."""
         return urls.shown(urls.parse(self.url))
 
     def studies(self) -> tuple[StudyInfo, ...]:
-        """One line for each."""
+        """Name, size and tags of each study."""
         return self.store.studies()
 
-    def watched(self, key: str) -> Watched:
-        """A study by its name or its uid."""
+    def study(self, key: str) -> StudyView:
+        """The view of a study, by its name or its uid."""
         found = next((s for s in self.studies() if key in (s.name, s.uid)), None)
         if found is None:
-            raise Unknown(f"there is no study {key!r}")
+            raise NotFound(f"there is no study {key!r}")
         with self._lock:
             if found.uid not in self._watched:
-                self._watched[found.uid] = Watched(self.url, self.store.open(found.name))
+                self._watched[found.uid] = StudyView(self.url, self.store.open(found.name))
             return self._watched[found.uid]
 
     def close(self) -> None:
-        """Leave the store."""
-        for watched in self._watched.values():
-            watched.close()
+        """Close the store."""
+        for view in self._watched.values():
+            view.close()
         self.store.close()
 
 
-def address(info: StudyInfo) -> str:
-    """What names a study in an address: its name where that is plain, else its uid."""
+def info_key(info: StudyInfo) -> str:
+    """The key of a study in URLs: its name if it needs no escaping, otherwise its uid."""
     return info.name if PLAIN_NAME.fullmatch(info.name) else info.uid
 
 
-def address_of(stored: StoredStudy) -> str:
-    """The same of a study at hand."""
+def url_key(stored: StoredStudy) -> str:
+    """The key of a stored study in URLs."""
     return stored.name if PLAIN_NAME.fullmatch(stored.name) else stored.uid

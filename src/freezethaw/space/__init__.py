@@ -1,7 +1,7 @@
-"""Search spaces: configurations, the unit cube they are drawn from, and the features by which a model compares them.
+"""Search spaces.
 
-A *configuration* is a plain dict of values. A *unit* point has one coordinate in [0, 1] for each searched parameter;
-uniform points give configurations that are uniform on each parameter's scale. *Features* are what the model sees.
+A *configuration* is a dict of values. A *unit point* has one coordinate in [0, 1] per searched parameter: uniform
+points give configurations that are uniform on the scale of each parameter. *Features* are the inputs of the model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Parameters from and to Optuna's distributions and ConfigSpace's spaces, and from Ray Tune's domains.
-
-None of them is needed unless called.
-"""
+"""Conversion of spaces from and to Optuna and ConfigSpace, and from Ray Tune. Each is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from freezethaw.errors import FreezeThawError, SpaceError
 from freezethaw.space.parameters import Choice, Float, Int, Parameter
 from freezethaw.space.values import token
 
-MOST_LISTED = 10_000  # values that we write one by one
+MAX_LISTED = 10_000  # values written out
 
 
 def from_optuna(distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the parameter, or the fixed value where there is only one, of each distribution."""
-    optuna = _imported("optuna.distributions", "optuna")
+    """The parameter of each distribution, or a fixed value if it has only one."""
+    optuna = _import("optuna.distributions", "optuna")
     entries: dict[str, Any] = {}
     for name, given in distributions.items():
         match given:
@@ -31,13 +28,13 @@ def from_optuna(distributions: Mapping[str, Any]) -> dict[str, Any]:
             case optuna.CategoricalDistribution():
                 entries[name] = _choice_or_fixed(given.choices)
             case _:
-                raise SpaceError(f"{name}: {given!r} is no Optuna distribution that can be searched here")
+                raise SpaceError(f"{name}: {given!r} is not a supported Optuna distribution")
     return entries
 
 
 def to_optuna(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the distribution of each parameter; a fixed value is a choice of one."""
-    optuna = _imported("optuna.distributions", "optuna")
+    """The distribution of each parameter; a fixed value becomes a categorical distribution."""
+    optuna = _import("optuna.distributions", "optuna")
     distributions = {name: optuna.CategoricalDistribution([value]) for name, value in fixed.items()}
     for name, parameter in parameters.items():
         match parameter:
@@ -51,8 +48,8 @@ def to_optuna(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> 
 
 
 def from_ray_tune(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the parameter of each domain and the value of each constant; nested names are joined by /, as in Tune."""
-    library = _imported("ray.tune.search.sample", "ray[tune]")
+    """The parameter of each domain and the value of each constant; nested names are joined by /, as in Tune."""
+    library = _import("ray.tune.search.sample", "ray[tune]")
     entries: dict[str, Any] = {}
     for name, given in param_space.items():
         if isinstance(given, Mapping) and set(given) == {"grid_search"}:
@@ -74,18 +71,18 @@ def _from_domain(name: str, given: Any, library: Any) -> Any:
             return _choice_or_fixed(given.categories)
         case library.Float() if log or isinstance(sampler, library.Uniform):
             return Float(given.lower, given.upper, log=log, step=step)
-        case library.Integer() if step in (None, 1):  # the upper end does not belong to it
+        case library.Integer() if step in (None, 1):  # the upper end is exclusive
             return Int(given.lower, given.upper - 1, log=log)
-        case library.Integer():  # multiples of the step, and the upper end may be one
+        case library.Integer():  # multiples of the step, upper end inclusive
             return Int(-(-given.lower // step) * step, given.upper // step * step, log=log, step=step)
-    raise SpaceError(f"{name}: tune's {type(given).__name__} cannot be searched here; make it uniform or a choice")
+    raise SpaceError(f"{name}: tune's {type(given).__name__} is not supported; use a uniform domain or a choice")
 
 
 def from_configspace(configspace: Any) -> dict[str, Any]:
-    """Give the parameter or the fixed value of each hyperparameter, with its conditions."""
-    library = _imported("ConfigSpace", "ConfigSpace")
+    """The parameter or fixed value of each hyperparameter, with its conditions."""
+    library = _import("ConfigSpace", "ConfigSpace")
     if configspace.forbidden_clauses:
-        raise SpaceError(f"forbidden clauses cannot be searched here: {configspace.forbidden_clauses[0]}")
+        raise SpaceError(f"forbidden clauses are not supported: {configspace.forbidden_clauses[0]}")
     when: dict[str, dict[str, list[Any]]] = {}
     for condition in configspace.conditions:
         for part in _parts(condition, library):
@@ -108,11 +105,11 @@ def _from_hyperparameter(given: Any, when: dict[str, list[Any]] | None, library:
             return _choice_or_fixed(given.choices, when)
         case library.Constant():
             return _choice_or_fixed([given.value], when)
-    raise SpaceError(f"{given.name}: a {type(given).__name__} cannot be searched here; make it uniform or categorical")
+    raise SpaceError(f"{given.name}: {type(given).__name__} is not supported; use a uniform or categorical one")
 
 
 def _parts(condition: Any, library: Any) -> Iterator[Any]:
-    """Take apart what must hold together."""
+    """The terms of a conjunction."""
     if isinstance(condition, library.AndConjunction):
         for component in condition.components:
             yield from _parts(component, library)
@@ -129,7 +126,7 @@ def _leaves(condition: Any) -> Iterator[Any]:
 
 
 def _parent_values(condition: Any, library: Any) -> tuple[str, list[Any]]:
-    """Give the parent of a condition and which of its values satisfy it."""
+    """The parent of a condition and the values that satisfy it."""
     if isinstance(condition, library.EqualsCondition):
         return condition.parent.name, [condition.value]
     if isinstance(condition, library.InCondition):
@@ -138,7 +135,7 @@ def _parent_values(condition: Any, library: Any) -> tuple[str, list[Any]]:
     (name, parent), *others = parents.items()
     values: list[Any] = []
     match parent:
-        case library.UniformIntegerHyperparameter() if parent.upper - parent.lower < MOST_LISTED:
+        case library.UniformIntegerHyperparameter() if parent.upper - parent.lower < MAX_LISTED:
             values = list(range(parent.lower, parent.upper + 1))
         case library.OrdinalHyperparameter():
             values = list(parent.sequence)
@@ -146,21 +143,21 @@ def _parent_values(condition: Any, library: Any) -> tuple[str, list[Any]]:
             values = list(parent.choices)
     if others or not values:
         raise SpaceError(
-            f"{next(_leaves(condition)).child.name}: the condition {condition} has no counterpart in `when`"
+            f"{next(_leaves(condition)).child.name}: the condition {condition} cannot be expressed with `when`"
         )
     return name, [value for value in values if condition.satisfied_by_value({name: value})]
 
 
 def to_configspace(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> Any:
-    """Give a `ConfigurationSpace` with the same parameters, fixed values and conditions."""
-    library = _imported("ConfigSpace", "ConfigSpace")
+    """A `ConfigurationSpace` with the same parameters, fixed values and conditions."""
+    library = _import("ConfigSpace", "ConfigSpace")
     made = {name: _to_hyperparameter(name, parameter, library) for name, parameter in parameters.items()}
     conditions = []
     for name, parameter in parameters.items():
         parts = []
         for parent, given in (parameter.when or {}).items():
             if parent in fixed:
-                continue  # always holds
+                continue  # always true
             values = [parameters[parent].check(value) for value in given]
             parts.append(library.InCondition(made[name], made[parent], values))
         if parts:
@@ -183,20 +180,20 @@ def _to_hyperparameter(name: str, parameter: Parameter, library: Any) -> Any:
             return library.UniformIntegerHyperparameter(
                 name, parameter.low, parameter.high, log=parameter.log, **default
             )
-    if (parameter.count or 0) > MOST_LISTED:
+    if (parameter.count or 0) > MAX_LISTED:
         raise SpaceError(f"{name}: ConfigSpace has no steps, and {parameter.count} values are too many to list")
     every = [parameter.at(index) for index in range(parameter.count or 0)]
     return library.OrdinalHyperparameter(name, every, **default)
 
 
 def _choice_or_fixed(values: Any, when: Mapping[str, Any] | None = None, ordered: bool = False) -> Any:
-    """Make a choice; where there is none, one plain value."""
+    """A choice, or a fixed value if there is only one."""
     plain = len(values) == 1 and (values[0] is None or isinstance(values[0], bool | int | float | str))
-    return values[0] if plain and not when else Choice(*values, ordered=ordered, when=when)
+    return values[0] if plain and not when else Choice(list(values), ordered=ordered, when=when)
 
 
-def _imported(module: str, package: str) -> Any:
+def _import(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise FreezeThawError(f"this needs {package}, which is not installed: pip install {package}") from None
+        raise FreezeThawError(f"{package} is not installed: pip install {package}") from None

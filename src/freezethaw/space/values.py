@@ -1,4 +1,4 @@
-"""Values of configurations: what may be one, when two are the same, and their plain form for a file."""
+"""Parameter values: validation, equality, conversion to JSON; and the checks that all kinds of parameters share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from freezethaw.errors import SpaceError
 
 
 def plain(value: Any) -> Any:
-    """Turn a NumPy scalar into the Python value it stands for; leave all else."""
+    """Convert a NumPy scalar to a Python value."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def token(value: Any) -> Hashable:
-    """Hashable stand-in for a value: equal for 1 and 1.0, for a tuple and a list of the same, but not 1 and True."""
+    """A hashable key: equal for 1 and 1.0 and for a tuple and a list of the same values, but not for 1 and True."""
     match value:
         case bool():
             return ("bool", value)
@@ -30,24 +30,24 @@ def token(value: Any) -> Hashable:
 
 
 def fresh(value: Any) -> Any:
-    """Copy what a receiver could change."""
+    """Copy a mutable value."""
     return copy.deepcopy(value) if isinstance(value, list | dict) else value
 
 
 def checked_value(value: Any) -> Any:
-    """Accept what can be told apart from other values and written down; NaN and infinity cannot."""
+    """Validate a value: it must be hashable by `token` and finite."""
     value = plain(value)
     try:
         hash(token(value))
     except TypeError:
         raise SpaceError(f"{value!r} cannot be a value; use numbers, text, booleans, None or lists of them") from None
     if not _finite(value):
-        raise SpaceError(f"{value!r} cannot be a value; name it by a text such as 'inf', or use None")
+        raise SpaceError(f"{value!r} cannot be a value; use a text such as 'inf', or None")
     return fresh(value)
 
 
 def storable(value: Any) -> Any:
-    """Give the plain JSON form of a value (a tuple becomes a list), or refuse."""
+    """The JSON form of a value; tuples become lists."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -55,11 +55,11 @@ def storable(value: Any) -> Any:
             return [storable(item) for item in value]
         case dict() if all(isinstance(key, str) for key in value):
             return {key: storable(item) for key, item in value.items()}
-    raise SpaceError(f"{value!r} cannot be written to a file; use a text that names it and look it up when training")
+    raise SpaceError(f"{value!r} cannot be stored; use a text and look it up in the training")
 
 
 def real(value: Any) -> float | None:
-    """Read a number as a float; None if it is none (a bool is none)."""
+    """Convert a number to float; None for anything else, including booleans."""
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -69,8 +69,8 @@ def real(value: Any) -> float | None:
         return None
 
 
-def whole(value: Any) -> int | None:
-    """Read a whole number, 3 or 3.0, as an int; None if it is none (a bool is none)."""
+def integer(value: Any) -> int | None:
+    """Convert an integer, 3 or 3.0, to int; None for anything else, including booleans."""
     value = plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
@@ -79,10 +79,40 @@ def whole(value: Any) -> int | None:
     return None
 
 
+def boolean(name: str, value: Any) -> bool:
+    """Accept booleans only: a number here was probably meant for another argument."""
+    value = plain(value)
+    if not isinstance(value, bool):
+        raise SpaceError(f"{name} is {value!r}; it must be True or False")
+    return value
+
+
 def listed(values: Iterable[Any], limit: int = 20) -> str:
-    """Write values one after the other, not too many."""
+    """Values separated by commas, at most `limit` of them."""
     texts = [repr(value) for value in values]
     return ", ".join(texts) if len(texts) <= limit else f"{', '.join(texts[:limit])}, ... ({len(texts)} in all)"
+
+
+def checked_when(when: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]] | None:
+    """Validate conditions and normalise them to {parent: (value, ...)}, or None if there are none."""
+    if when is None:
+        return None
+    given_when: object = when
+    if not isinstance(given_when, Mapping) or not all(isinstance(parent, str) for parent in given_when):
+        raise SpaceError(f"when is {when!r}; expected e.g. when={{'optimizer': 'sgd'}}, or with a list of values")
+    conditions = {}
+    for parent, given in when.items():
+        if isinstance(given, set | frozenset):
+            given = sorted(given, key=repr)
+        values = given if isinstance(given, list | tuple) else [given]
+        if not values:
+            raise SpaceError(f"when has no value of {parent!r}; give at least one")
+        conditions[parent] = tuple(_as_tuples(checked_value(value)) for value in values)
+    return conditions or None
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _finite(value: Any) -> bool:

@@ -101,7 +101,7 @@ class SharedLedger:
         versions = (Space.from_dict(self.stored.definition(v)["space"]) for v in range(1, self.snapshot().version + 1))
         for before in versions:
             if before != space:
-                space = space.hull(before)
+                space = space.union(before)
         return space
 
     def facts(self) -> Facts:

@@ -1,28 +1,28 @@
-// Draws figures as they come into view, and follows a study by server-sent events. No library but plotly.
+// Draws figures when they become visible, and updates the page on server-sent events. The only library is plotly.
 "use strict";
 (() => {
-  const REFRESH = 2000; // milliseconds between two drawings of a figure
+  const REFRESH = 2000; // milliseconds between two updates of a figure
   const live = document.getElementById("live");
-  const said = document.getElementById("said");
+  const message = document.getElementById("message");
   const seen = new Set(); // figures in view
   const state = new WeakMap(); // figure -> { tag, busy, again, drawn }
   let silence = 0;
 
   function say(text) {
-    said.textContent = text;
-    said.classList.add("shown");
+    message.textContent = text;
+    message.classList.add("shown");
     clearTimeout(silence);
-    silence = setTimeout(() => said.classList.remove("shown"), 5000);
+    silence = setTimeout(() => message.classList.remove("shown"), 5000);
   }
 
-  // plotly is large: it is fetched once a figure is wanted, after the page itself is there
+  // plotly is large: it is loaded with the first figure
   let plotly = null;
   function library() {
     plotly ??= new Promise((done, failed) => {
       const script = document.createElement("script");
       script.src = "/static/plotly.js";
       script.onload = done;
-      script.onerror = () => failed(new Error("plotly.js did not come"));
+      script.onerror = () => failed(new Error("plotly.js could not be loaded"));
       document.head.append(script);
     });
     return plotly;
@@ -30,8 +30,8 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // The figures come in the colours of a light page; ink, lesser text and lines follow the page.
-  function dressed(text) {
+  // Replace the colours of text, axes and grid by those of the page.
+  function recoloured(text) {
     const [ink, soft, faint, grid] = ["--ink", "--soft", "--faint", "--grid"].map(colour);
     const [r, g, b] = [1, 3, 5].map((i) => parseInt(ink.slice(i, i + 2), 16));
     return JSON.parse(
@@ -40,9 +40,9 @@
     );
   }
 
-  function address(figure, quick) {
+  function address(figure, preview) {
     const at = new URL(figure.dataset.figure, location.href);
-    if (quick) at.searchParams.set("forecasts", "no");
+    if (preview) at.searchParams.set("forecasts", "no");
     for (const option of figure.querySelectorAll("[data-option]")) at.searchParams.set(option.dataset.option, option.value);
     return at;
   }
@@ -59,20 +59,20 @@
     layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container", font: { size: 12 } };
     const named = data.filter((trace) => trace.showlegend !== false).length > 1;
     layout.showlegend = named && !layout.scene && !panels;
-    if (layout.showlegend) layout.margin.b = narrow ? 96 : 78; // room for two rows where the page is narrow
+    if (layout.showlegend) layout.margin.b = narrow ? 96 : 78; // two rows on a narrow page
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
-      axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly makes powers of ten a quarter larger
+      axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly enlarges powers of ten by a quarter
       if (axis.title) axis.title.font = { size: 13 };
     }
     if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
     return layout;
   }
 
-  // Two figures at a time, in the order of the page: the server thinks about one forecast at a time anyhow.
+  // At most two figures are requested at once: the server computes one forecast at a time.
   let free = 2;
   const waiting = [];
-  async function turn() {
+  async function acquire() {
     if (free > 0) { free -= 1; return; }
     await new Promise((done) => waiting.push(done));
   }
@@ -86,47 +86,47 @@
     state.set(figure, now);
     if (now.busy) { now.again = true; return; }
     now.busy = true;
-    await turn();
+    await acquire();
     const canvas = figure.querySelector(".canvas");
     try {
-      // what needs no forecast is shown while the model still thinks
-      const quick = figure.id === "figure-curves" && !now.tag;
-      now.again ||= quick;
-      const at = address(figure, quick);
+      // show losses without forecasts first
+      const preview = figure.id === "figure-curves" && !now.tag;
+      now.again ||= preview;
+      const at = address(figure, preview);
       const headers = now.tag && now.at === at.href ? { "If-None-Match": now.tag } : {};
       const [answer] = await Promise.all([fetch(at, { headers, cache: "no-store" }), library()]);
       if (answer.status === 304) return;
       const text = await answer.text();
       if (!answer.ok) throw new Error(JSON.parse(text).error ?? answer.statusText);
-      const { data, layout } = dressed(text);
+      const { data, layout } = recoloured(text);
       const words = layout.meta ?? {};
       const decoded = (html) => new DOMParser().parseFromString(html ?? "", "text/html").body.textContent;
       figure.querySelector("figcaption h3").textContent = decoded(words.title);
-      const soon = quick ? "forecasts are being computed, and will follow; " : "";
+      const soon = preview ? "computing forecasts; " : "";
       figure.querySelector("figcaption p").textContent = soon + decoded(words.subtitle);
       canvas.setAttribute("aria-label", `${decoded(words.title)}: ${decoded(words.subtitle)}`);
       canvas.querySelector(".waiting")?.remove();
-      const rotated = canvas._fullLayout?.scene?.camera; // whoever turned the figure keeps the view
+      const rotated = canvas._fullLayout?.scene?.camera; // keep the viewpoint
       if (rotated && layout.scene) layout.scene.camera = rotated;
       const options = { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" };
       await Plotly.react(canvas, data, arranged(data, layout, canvas.clientWidth < 480), options);
-      Object.assign(now, { tag: answer.headers.get("ETag") ?? "-", at: at.href, hasty: quick });
+      Object.assign(now, { tag: answer.headers.get("ETag") ?? "-", at: at.href, preview: preview });
       figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
-    } catch (trouble) {
+    } catch (error) {
       let note = canvas.querySelector(".waiting");
       if (!note && !canvas._fullLayout) {
         note = canvas.appendChild(document.createElement("p"));
         note.className = "waiting";
       }
-      if (note) note.textContent = `This figure cannot be drawn now: ${trouble.message}`;
+      if (note) note.textContent = `This figure cannot be drawn: ${error.message}`;
     } finally {
       release();
       now.busy = false;
-      // a figure that is costly may show the study of a moment ago: ask again until it is the present one
+      // the figure may be of an earlier state: request it again until it is current
       const late = seen.has(figure) && Number(now.tag.slice(1, -1)) < Number(live?.dataset.change ?? 0);
       if (now.again || late) {
         clearTimeout(now.next);
-        now.next = setTimeout(() => draw(figure), now.hasty ? 0 : REFRESH);
+        now.next = setTimeout(() => draw(figure), now.preview ? 0 : REFRESH);
       }
       now.again = false;
     }
@@ -168,7 +168,7 @@
   }
 
   let due = 0, refreshing = false;
-  function follow() {
+  function subscribe() {
     const stream = new EventSource(live.dataset.stream);
     let first = true;
     stream.addEventListener("change", (event) => {
@@ -182,10 +182,10 @@
     due = 0;
     if (refreshing) { due = setTimeout(later, REFRESH); return; }
     refreshing = true;
-    try { await refresh(); } catch { /* the server is away for a moment: the next change comes */ } finally { refreshing = false; }
+    try { await refresh(); } catch { /* the server is unavailable; the next change retries */ } finally { refreshing = false; }
   }
 
-  // Forms work without this; with it the page stays where it is and says what was done.
+  // Forms work without this; with it the page is not reloaded and shows the message.
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     if (!form.querySelector("[data-action]")) return;
@@ -194,14 +194,14 @@
     try {
       const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
       const found = await answer.json();
-      say(found.done ?? `That did not work: ${found.error}`);
+      say(found.done ?? `Error: ${found.error}`);
       if (found.done && /\/(ban|unban|pin|unpin|stop|resume)$/.test(form.action)) setTimeout(() => location.reload(), 900);
       else if (found.done) later();
-    } catch (trouble) { say(`That did not work: ${trouble.message}`); }
+    } catch (error) { say(`Error: ${error.message}`); }
   });
 
   prepare(document);
-  if (live) follow();
+  if (live) subscribe();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const figure of seen) { state.delete(figure); draw(figure); }
   });
