@@ -17,7 +17,7 @@ from freezethaw.model.specification import Geometry
 from freezethaw.policy.acquisition import expected_improvement, probability_of_improvement
 from freezethaw.policy.costs import epochs_to_grant, relative_costs, survival_probability
 from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
-from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
+from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
 
 NOBODY = np.empty((1, 0))  # the correlation of one run where there are no others
 
@@ -116,11 +116,11 @@ def test_a_price_turns_the_balance_and_grants_more_at_once():
     assert epochs_to_grant(8.0, 3) == 3
 
 
-def test_stretches_of_time_double_and_are_covered_by_their_share():
-    assert 2.0 ** stretches(10) == pytest.approx([0.5, 1, 2, 4, 8, 10])
-    assert 2.0 ** stretches(4) == pytest.approx([0.5, 1, 2, 4])
-    assert 2.0 ** stretches(1) == pytest.approx([0.5, 1])
-    share = covered(np.array([0.0, 2.0]), np.array([2.0, 5.0]), stretches(10))
+def test_doublings_of_time_double_and_are_covered_by_their_share():
+    assert 2.0 ** doublings(10) == pytest.approx([0.5, 1, 2, 4, 8, 10])
+    assert 2.0 ** doublings(4) == pytest.approx([0.5, 1, 2, 4])
+    assert 2.0 ** doublings(1) == pytest.approx([0.5, 1])
+    share = covered(np.array([0.0, 2.0]), np.array([2.0, 5.0]), doublings(10))
     assert share[0] == pytest.approx([1, 1, 0, 0, 0])
     assert share[1] == pytest.approx([0, 0, 1, np.log2(5 / 4), 0])
 

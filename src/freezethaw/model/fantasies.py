@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freezethaw.model.curves import Array, Curves
+from freezethaw.model.factor_updates import Covariances, append
 from freezethaw.model.linear import cholesky, solve_lower
 from freezethaw.model.posterior import Points, Posterior
-from freezethaw.model.pseudo_observations import append
 from freezethaw.model.scales import infer_scales
 from freezethaw.model.summaries import summarise
 
@@ -66,7 +66,7 @@ def condition_on_pending(
     directions, values, cross = (np.concatenate(column) for column in zip(*parts, strict=True))
     old = posterior.pseudo_observations
     new = replace(old, runs=np.repeat(np.asarray(runs), count), directions=directions, values=values)
-    c = posterior.covariances(curves.configs)
+    c = Covariances.extending(posterior, curves.configs)
     both, factor = append(old, posterior.factor, new, cross, c)
     return replace(
         posterior,

@@ -1,4 +1,4 @@
-"""Forecasts in the user's units: a samples conditioned on the curves, and what it says of runs and configurations."""
+"""Forecasts in the user's units: predictive distributions averaged over the hyperparameter samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 
 @dataclass(frozen=True)
 class Forecaster:
-    """A samples conditioned on the curves: one posterior for each sample, and forecasts in the user's units."""
+    """One posterior for each hyperparameter sample, with its weight, and the transform to the user's units."""
 
     transform: Transform
     weights: Array
@@ -25,21 +25,21 @@ class Forecaster:
 
     @classmethod
     def condition(cls, samples: HyperparameterSamples, observations: Observations) -> Forecaster:
-        """Condition every sample."""
+        """Condition the model on the observations at every sample."""
         curves = gather(observations, samples.units.transform)
         spec = specify(samples.model, samples.units, observations.geometry, observations.horizon)
         posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in samples.values)
         return cls(samples.units.transform, samples.weights, posteriors)
 
     def pending_losses(self, who: Sequence[int | Array], counts: Sequence[int]) -> list[tuple[PendingLosses, ...]]:
-        """The next losses of runs (by index) or of configurations that are being started; of each for every sample."""
+        """The next losses of runs (by index) or of configurations that are being started, under every sample."""
         return list(zip(*(pending_losses(p, who, counts) for p in self.posteriors), strict=True))
 
     def with_fantasies(self, fantasies: Sequence[tuple[int | Array, tuple[PendingLosses, ...]]]) -> Forecaster:
-        """As if runs under way had been told what is awaited of each: of a run, or of a configuration being started.
+        """The forecaster as if pending losses were known: of runs (by index), or of configurations being started.
 
-        At their expected losses doubt is gone and nothing else changes, so the next decision looks elsewhere. New runs
-        are put behind the others, in order.
+        Each pending loss takes its expected value. This removes its uncertainty and leaves the means unchanged, so
+        parallel decisions differ. New runs are appended to the others, in order.
         """
         if not fantasies:
             return self
@@ -53,21 +53,21 @@ class Forecaster:
         return replace(self, posteriors=posteriors)
 
     def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
-        """Later losses of an old run."""
-        return self._mixed([p.losses(run, epochs, noise) for p in self.posteriors])
+        """Losses of an old run at these epochs."""
+        return self._mixture([p.losses(run, epochs, noise) for p in self.posteriors])
 
     def config(self, config: Array, epochs: Sequence[float], noise: bool = True) -> Forecast:
-        """Losses of a new run."""
-        return self._mixed([p.new_losses(config, epochs, noise) for p in self.posteriors])
+        """Losses of a new run at these epochs."""
+        return self._mixture([p.new_losses(config, epochs, noise) for p in self.posteriors])
 
     def out_of_sample(self, config: Array, losses: Sequence[float], epochs: Sequence[float]) -> Forecast:
-        """Later losses of a run that is not among the curves."""
+        """Losses at these epochs of a run that is not among the curves, given its first losses."""
         z = self.transform.to_model(np.array(losses))
         seen = np.arange(1.0, len(z) + 1.0)
-        return self._mixed([p.out_of_sample(config, seen, z, epochs) for p in self.posteriors])
+        return self._mixture([p.out_of_sample(config, seen, z, epochs) for p in self.posteriors])
 
     def points(self, points: Sequence[tuple[int | Array, float]], noise: bool = True) -> Forecast:
-        """One loss each of several old runs (by index) and new configurations."""
+        """Losses at (run, epoch) or (configuration, epoch) pairs."""
         predictions = []
         for p in self.posteriors:
             parts = [
@@ -77,9 +77,9 @@ class Forecaster:
                 for who, epoch in points
             ]
             predictions.append(p.joint(Points.concatenate(parts)))
-        return self._mixed(predictions)
+        return self._mixture(predictions)
 
-    def _mixed(self, predictions: Sequence[Prediction]) -> Forecast:
+    def _mixture(self, predictions: Sequence[Prediction]) -> Forecast:
         weights = [w * p.scales.weights for w, p in zip(self.weights, predictions, strict=True)]
         components = predictions[0].scales.weights.shape[0]
         return Forecast(
@@ -92,7 +92,7 @@ class Forecaster:
 
 
 def _continued(curves: Curves, losses: Sequence[tuple[int | Array, Array]]) -> tuple[Curves, list[int]]:
-    """Curves that go on with these losses, of runs or of configurations put behind them, and whose they are there."""
+    """The curves with these losses appended to runs, or as new runs; and the index of each run in them."""
     configs, runs = list(curves.configs), []
     observed = [curves.observed(run) for run in range(len(curves))]
     for who, more in losses:
