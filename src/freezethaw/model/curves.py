@@ -56,7 +56,7 @@ class Curves:
         epochs: Sequence[ArrayLike] | None = None,
         dense_epochs: int | None = None,
     ) -> Curves:
-        """Group the runs into patterns. By default `epochs` are 1, 2, ...; with `dense_epochs` later ones are thinned."""
+        """Group runs into patterns. By default `epochs` are 1, 2, ...; with `dense_epochs` later ones are thinned."""
         cube = _checked_configs(configs)
         if len(losses) != len(cube):
             raise ModelError(f"{len(cube)} configurations but {len(losses)} curves; there must be one curve for each")
