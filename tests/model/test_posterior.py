@@ -154,7 +154,7 @@ def test_coefficients_of_many_runs_are_those_of_each_by_itself(seed):
     values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
     losses = [rng.standard_normal(n) for n in (1, 0, 2, 3, 5, 8, 13)]
     before = condition(Curves.of(rng.random((7, 2)), losses), spec, values, geometry)
-    losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 stand at the end from now on
+    losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 are at the end from now on
     found = recondition(before, Curves.of(before.curves.configs, losses), spec, values, geometry)
     correlation = correlations(found, np.arange(7), rng.random((20, 2)))
     mean, covariance = coefficients(found, correlation)

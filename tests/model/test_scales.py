@@ -46,13 +46,13 @@ def test_the_evidence_and_the_posterior_are_those_of_the_mixture(nu, rss, k):
     model = ScaleModel(nu, 1e-3)
     s = infer_scales(np.array([rss]), np.array([k]), model)
     stalled_scale = STALLED_VARIANCE / 1e-3
-    awake = (1 - STALLED) * integrate(lambda s2: density(rss, k, s2), nu)
-    asleep = STALLED * density(rss, k, stalled_scale)
-    assert s.log_density[0] == pytest.approx(math.log(awake + asleep), abs=1e-8)
-    assert s.stalled[0] == pytest.approx(asleep / (awake + asleep), abs=1e-10)
+    active = (1 - STALLED) * integrate(lambda s2: density(rss, k, s2), nu)
+    stalled = STALLED * density(rss, k, stalled_scale)
+    assert s.log_density[0] == pytest.approx(math.log(active + stalled), abs=1e-8)
+    assert s.stalled[0] == pytest.approx(stalled / (active + stalled), abs=1e-10)
     if nu + k > 3:  # the tail of s^2 beyond the range of integration is heavy otherwise
-        mean = (1 - STALLED) * integrate(lambda s2: s2 * density(rss, k, s2), nu) + asleep * stalled_scale
-        assert s.plug_in[0] == pytest.approx(mean / (awake + asleep), rel=1e-5)
+        mean = (1 - STALLED) * integrate(lambda s2: s2 * density(rss, k, s2), nu) + stalled * stalled_scale
+        assert s.plug_in[0] == pytest.approx(mean / (active + stalled), rel=1e-5)
 
 
 @pytest.mark.parametrize("nu", [2.5, 6.0])

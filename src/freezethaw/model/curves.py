@@ -69,11 +69,7 @@ class Curves:
             observed.append((t, y))
         if dense_epochs is not None:
             observed = _thinned(observed, dense_epochs)
-        return cls._from_checked(cube, observed, dense_epochs is not None)
-
-    @classmethod
-    def _from_checked(cls, cube: Array, observed: list[tuple[Array, Array]], thinned: bool) -> Curves:
-        patterns = _patterns(observed, thinned)
+        patterns = _patterns(observed, dense_epochs is not None)
         places = np.full((len(cube), 2), -1, dtype=np.int64)
         for index, pattern in enumerate(patterns):
             places[pattern.runs, 0] = index

@@ -9,7 +9,7 @@ import numpy as np
 
 from freezethaw.losses import Forecast, Transform
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.fantasies import PendingLosses, condition_on_pending, pending_losses
+from freezethaw.model.fantasies import PendingLosses, RunOrConfig, condition_on_pending, pending_losses
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.loss_units import DENSE_EPOCHS, Observations, gather, specify
 from freezethaw.model.posterior import Points, Posterior, Prediction, condition
@@ -31,11 +31,11 @@ class Forecaster:
         posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in samples.values)
         return cls(samples.units.transform, samples.weights, posteriors)
 
-    def pending_losses(self, who: Sequence[int | Array], counts: Sequence[int]) -> list[tuple[PendingLosses, ...]]:
+    def pending_losses(self, targets: Sequence[RunOrConfig], counts: Sequence[int]) -> list[tuple[PendingLosses, ...]]:
         """The next losses of runs (by index) or of configurations that are being started, under every sample."""
-        return list(zip(*(pending_losses(p, who, counts) for p in self.posteriors), strict=True))
+        return list(zip(*(pending_losses(p, targets, counts) for p in self.posteriors), strict=True))
 
-    def with_fantasies(self, fantasies: Sequence[tuple[int | Array, tuple[PendingLosses, ...]]]) -> Forecaster:
+    def with_fantasies(self, fantasies: Sequence[tuple[RunOrConfig, tuple[PendingLosses, ...]]]) -> Forecaster:
         """The forecaster as if pending losses were known: of runs (by index), or of configurations being started.
 
         Each pending loss takes its expected value. This removes its uncertainty and leaves the means unchanged, so
@@ -45,7 +45,7 @@ class Forecaster:
             return self
         losses = [np.average([a.mean for a in each], axis=0, weights=self.weights) for _, each in fantasies]
         known = self.posteriors[0].curves
-        curves, runs = _continued(known, [(who, y) for (who, _), y in zip(fantasies, losses, strict=True)])
+        curves, runs = _continued(known, [(target, y) for (target, _), y in zip(fantasies, losses, strict=True)])
         posteriors = tuple(
             condition_on_pending(p, curves, runs, [each[k] for _, each in fantasies], losses)
             for k, p in enumerate(self.posteriors)
@@ -66,15 +66,15 @@ class Forecaster:
         seen = np.arange(1.0, len(z) + 1.0)
         return self._mixture([p.out_of_sample(config, seen, z, epochs) for p in self.posteriors])
 
-    def points(self, points: Sequence[tuple[int | Array, float]], noise: bool = True) -> Forecast:
+    def points(self, points: Sequence[tuple[RunOrConfig, float]], noise: bool = True) -> Forecast:
         """Losses at (run, epoch) or (configuration, epoch) pairs."""
         predictions = []
         for p in self.posteriors:
             parts = [
-                p.points_of_run(int(who), [epoch], noise)
-                if isinstance(who, int | np.integer)
-                else p.points_of_config(who, [epoch], noise)
-                for who, epoch in points
+                p.points_of_run(int(target), [epoch], noise)
+                if isinstance(target, int | np.integer)
+                else p.points_of_config(target, [epoch], noise)
+                for target, epoch in points
             ]
             predictions.append(p.joint(Points.concatenate(parts)))
         return self._mixture(predictions)
@@ -91,20 +91,20 @@ class Forecaster:
         )
 
 
-def _continued(curves: Curves, losses: Sequence[tuple[int | Array, Array]]) -> tuple[Curves, list[int]]:
+def _continued(curves: Curves, losses: Sequence[tuple[RunOrConfig, Array]]) -> tuple[Curves, list[int]]:
     """The curves with these losses appended to runs, or as new runs; and the index of each run in them."""
     configs, runs = list(curves.configs), []
     observed = [curves.observed(run) for run in range(len(curves))]
-    for who, more in losses:
+    for target, more in losses:
         ahead = np.arange(1.0, len(more) + 1.0)
-        if isinstance(who, np.ndarray):
+        if isinstance(target, np.ndarray):
             runs.append(len(configs))
-            configs.append(who)
+            configs.append(target)
             observed.append((ahead, more))
         else:
-            runs.append(who)
-            seen, y = observed[who]
-            observed[who] = np.append(seen, curves.last_epochs[who] + ahead), np.append(y, more)
+            runs.append(target)
+            seen, y = observed[target]
+            observed[target] = np.append(seen, curves.last_epochs[target] + ahead), np.append(y, more)
     thinned = any(p.last_epochs.any() for p in curves.patterns)
     epochs, values = [t for t, _ in observed], [y for _, y in observed]
     return Curves.of(np.array(configs), values, epochs, DENSE_EPOCHS if thinned else None), runs

@@ -30,7 +30,7 @@ WIDTH = 3.0  # of the interval in which a slice is searched, in standard deviati
 
 
 class Target:
-    """Log density of the hyperparameters given the curves, with a cache of the last evaluation.
+    """Log evidence of the curves as a function of the hyperparameters, with a cache of the last evaluation.
 
     The correlation of runs does not depend on the parameters of time, the summaries of the curves do not depend on the
     length scales, and neither depends on mean and amplitudes. So an evaluation costs little more than one Cholesky
@@ -62,11 +62,6 @@ class Target:
     def posterior(self, values: Values, previous: Posterior | None = None) -> Posterior:
         """The posterior at these values. The factor of a `previous` one of earlier curves is reused."""
         return recondition(previous, self.curves, self.specification, values, self.geometry, self._summarised(values))
-
-    def log_density(self, values: Values) -> float:
-        """Log evidence plus the log priors."""
-        prior = sum(p.prior.log_density(values[p.name]) for p in self.parameters)
-        return prior + self.log_evidence(values) if math.isfinite(prior) else -math.inf
 
     def _summarised(self, values: Values) -> Summary:
         key = [values[name] for name in self._names["time"]]
@@ -105,7 +100,7 @@ def advance(target: Target, state: State, chosen: Sequence[Move], rng: np.random
 
 
 def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
-    """Univariate slice sampling, on the log scale if the parameter says so."""
+    """Univariate slice sampling, on the log scale for positive parameters."""
     values, log_evidence = state
     (p,) = move
 

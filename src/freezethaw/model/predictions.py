@@ -5,6 +5,7 @@ Not in the paper: the predictive distributions are those of `posterior`, compute
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,9 @@ class Predictions:
         return Predictions(
             self.mean[first:], self.deviations[:, first:], self.weights[:, first:], self.correlation[first:]
         )
+
+
+Predict = Callable[[Posterior, IntArray, Array, Array], Predictions]  # `predict` or `predict_upper_bound`
 
 
 def predict(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Predictions:
