@@ -231,7 +231,7 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
     lines = ["| beyond the paper | measured as | without | with |", "|---" * 4 + "|"]
     for suite, queries in kept("forecast.json")["results"].items():
         paper, ours = (queries["later"][m]["log_likelihood"] for m in ("paper", "drift"))
-        what = f"drop, drift, a scale for each run | log-likelihood of later losses, {NAMES[suite]}"
+        what = f"drop, drift, run scales | log-likelihood of later losses, {NAMES[suite]}"
         lines.append(f"| {what} | {paper:.2f} | {ours:.2f} |")
     for suite in SUITES:
         games = gather(every, suite, "candidates", "regret")
@@ -240,12 +240,12 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
         lines.append(f"| {what} | {means[0]:.3f} | {means[1]:.3f} |")
     games = gather(every, "taskset", "candidates", "regret")
     (without_them, with_them), _ = common_means(games, [f"{OURS}, without plateaus", OURS], 200)
-    what = "units of their own for plateaus | regret after 200 epochs, TaskSet"
+    what = "separate units for plateaus | regret after 200 epochs, TaskSet"
     lines.append(f"| {what} | {without_them:.3f} | {with_them:.3f} |")
     ratio = kept("carried.json")["geometric_mean"]
     lines.append(
-        "| samples carried on, not drawn afresh | distance of forecasts from those of fresh samples, in units of the "
-        f"distance among fresh ones | 1 | {ratio:.2f} |"
+        "| sequentially updated samples | distance of forecasts from those of samples from scratch, in units of the "
+        f"distance between those | 1 | {ratio:.2f} |"
     )
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,7 @@ from freezethaw.model.specification import Geometry
 pytest.importorskip("plotly")
 
 HORIZON = 20.0
-QUICK = Chains(count=2, burn_in=1, thin=1)
+QUICK = Chains(count=2, warm_up=1, thin=1)
 
 
 def observe(lengths, dimensions=1, maximize=False, seed=0):

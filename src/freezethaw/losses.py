@@ -1,11 +1,11 @@
-"""From the user's losses to model units and back: one monotone, robust transform, and forecasts in the user's units.
+"""A monotone, robust transform between the user's losses and model units, and forecasts in the user's units.
 
-Real losses are wild: plateaus at chance level, 1e34 next to 0.1, metrics to be maximised. The model wants numbers with
-zero mean and unit variance that look somewhat normal, and resolution where the good losses are. `Transform.fit` caps
-absurd values, compresses those above the median, and maps through a monotone spline whose knots lie half way between
-these compressed losses and their normal scores (`blend`). With `blend` = 0 it is affine up to the cap. What counts are
-runs, not losses (`weights`): else one long curve would stretch the units over its own slow descent, and every other run
-would seem far away.
+Losses come with plateaus at chance level, with 1e34 next to 0.1, and as metrics to be maximised. The model needs values
+with zero mean and unit variance, roughly normal, with a high resolution among the good losses. `Transform.fit` caps
+extreme values, compresses those above the median, and fits a monotone spline. The scores at its knots are a weighted
+mean (`blend`) of the compressed losses and their normal scores. With `blend` = 0 (the paper's model) the transform is
+affine up to the cap. Each run has the same total weight (`weights`); otherwise a single long curve would determine the
+units.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from freezethaw.errors import ModelError
 
 Array = NDArray[np.float64]
 
-FENCE = 50.0  # losses further above the median than this many times what separates it from the best are absurd
-PLATEAU = 10.0  # times what separates the best from the median, beside it: then most runs stand on a plateau
-SMALL_CHANGE = 0.1  # of a loss: the scale on which differences matter is no larger on a plateau
+FENCE = 50.0  # losses are capped at the median plus this many spreads (`_spread`)
+PLATEAU = 10.0  # the median is on a plateau if the upper quartile is this many times as far away as the best loss
+SMALL_CHANGE = 0.1  # upper bound of the spread on a plateau, as a fraction of the median
 KNOTS = 12
-LARGEST = 1e100  # beyond this squares overflow; differences below its inverse count as none
+LARGEST = 1e100  # larger losses are clipped, because squares would overflow; smaller spreads than 1e-100 count as zero
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A monotone rational-quadratic spline (Gregory and Delbourgo 1982) with straight tails; plain numbers only."""
+    """A monotone rational-quadratic spline (Gregory and Delbourgo 1982) with linear tails; plain numbers only."""
 
-    sign: float  # -1 where the user maximises
+    sign: float  # -1 if the metric is maximised
     knots: tuple[float, ...]  # losses, increasing
     scores: tuple[float, ...]  # model units, increasing
     slopes: tuple[float, ...]  # derivatives at the knots, positive
-    cap: float  # losses above count as this
+    cap: float  # losses above are set to this
 
     @classmethod
     def fit(
         cls, losses: ArrayLike, maximize: bool = False, blend: float = 0.5, weights: ArrayLike | None = None
     ) -> Transform:
-        """Fit to the finite losses seen so far. `blend` = 0 is affine (the paper), 1 is normal scores alone.
+        """Fit to the finite losses. `blend` = 0 is affine (the paper), 1 uses the normal scores alone.
 
-        `weights` say how much each loss counts; all alike unless said.
+        `weights` are those of the losses; equal by default.
         """
         sign = -1.0 if maximize else 1.0
         y = sign * np.asarray(losses, dtype=np.float64).ravel()
@@ -66,16 +66,16 @@ class Transform:
         return cls(sign, tuple(knots), tuple((scores - shift) / scale), tuple(slopes / scale), cap)
 
     def to_model(self, losses: ArrayLike) -> Array:
-        """Losses in model units; absurd ones count as the cap."""
+        """Losses in model units; those above the cap are set to it."""
         y = np.clip(self.sign * np.asarray(losses, dtype=np.float64), -LARGEST, self.cap)
         return self._forward(y)[0]
 
     def from_model(self, z: ArrayLike) -> Array:
-        """The losses at these model units; the inverse of the spline, with straight tails."""
+        """The losses at these model units: the inverse of the spline."""
         return self.sign * self._backward(np.asarray(z, dtype=np.float64))
 
     def with_slope(self, losses: ArrayLike) -> tuple[Array, Array]:
-        """Model units without the cap, and |dz/dloss|: what a density needs."""
+        """Model units without the cap, and the Jacobian |dz/dloss|."""
         return self._forward(self.sign * np.asarray(losses, dtype=np.float64))
 
     def _forward(self, y: Array) -> tuple[Array, Array]:
@@ -98,7 +98,7 @@ class Transform:
         width, rise, e = k[i + 1] - k[i], s[i + 1] - s[i], inside - s[i]
         mean_slope = rise / width
         bend = d[i + 1] + d[i] - 2 * mean_slope
-        # the root in [0, 1] of a x^2 + b x + c = 0, in the form that does not cancel
+        # the root in [0, 1] of a x^2 + b x + c = 0, in the form without cancellation
         a, b, c = rise * (mean_slope - d[i]) + e * bend, rise * d[i] - e * bend, -mean_slope * e
         x = -2 * c / (b + np.sqrt(np.maximum(b * b - 4 * a * c, 0.0)))
         y = k[i] + x * width
@@ -114,11 +114,11 @@ class _Sample:
 
     @property
     def positions(self) -> Array:
-        """The share of weight below each loss, half of its own included."""
+        """Cumulative weight at each loss, with half of its own weight."""
         return np.asarray(np.cumsum(self.weights) - 0.5 * self.weights)
 
     def quantile(self, share: float) -> float:
-        """Interpolated between the losses."""
+        """Quantile by linear interpolation."""
         return float(np.interp(share, self.positions, self.losses))
 
 
@@ -129,11 +129,11 @@ def _moments(values: Array, weights: Array) -> tuple[float, float]:
 
 
 def _spread(sample: _Sample) -> float:
-    """What separates the best loss from the median: the scale on which differences matter. Never zero.
+    """The distance between the best loss and the median, the scale of the differences that matter. Never zero.
 
-    Where most runs stand on a plateau, at chance level say, that is next to nothing, and in such units a run that
-    leaves the plateau would be unthinkable. Then it is what separates the median from the upper quartile, but no more
-    than a tenth of the median itself: where a quarter of the runs diverge, they do not say what matters.
+    If most runs are on a plateau, for example at chance level, this distance is nearly zero, and in such units leaving
+    the plateau would have almost no probability. Then the spread is the distance between the median and the upper
+    quartile, but at most a tenth of the median, because diverging runs may make up that quartile.
     """
     y, middle, high = sample.losses, sample.quantile(0.5), sample.quantile(0.75)
     below, small_change = middle - y[0], SMALL_CHANGE * abs(middle)
@@ -146,7 +146,7 @@ def _spread(sample: _Sample) -> float:
 
 
 def _knots(sample: _Sample, spread: float, blend: float) -> tuple[Array, Array]:
-    """Quantiles of the sorted losses, and for each a blend of its value and its normal score; ties share one knot."""
+    """Knots at quantiles of the losses, and their scores: values blended with normal scores. Ties share one knot."""
     y, w = sample.losses, sample.weights
     middle = sample.quantile(0.5)
     above = np.maximum(y - middle, 0.0)
@@ -169,7 +169,7 @@ def _knots(sample: _Sample, spread: float, blend: float) -> tuple[Array, Array]:
 
 
 def _picks(sample: _Sample, count: int) -> NDArray[np.int64]:
-    """Which losses become knots: the ends, and those at equal shares of the weight between."""
+    """Indices of the losses that become knots: the smallest, the largest, and equally spaced quantiles between."""
     positions = sample.positions
     shares = np.linspace(positions[0], positions[-1], count)
     nearest = np.round(np.interp(shares, positions, np.arange(len(positions)))).astype(np.int64)
@@ -177,23 +177,23 @@ def _picks(sample: _Sample, count: int) -> NDArray[np.int64]:
 
 
 def _slopes(knots: Array, scores: Array) -> Array:
-    """Derivatives at the knots: the weighted geometric mean of the slopes on both sides keeps the spline monotone."""
+    """Derivatives at the knots: weighted geometric means of the slopes on both sides, so the spline is monotone."""
     width = np.diff(knots)
     slope = np.diff(scores) / width
     if len(slope) == 1:
         return np.repeat(slope, 2)
     w = width[1:] / (width[1:] + width[:-1])
     inner = np.exp(w * np.log(slope[:-1]) + (1 - w) * np.log(slope[1:]))
-    # the tail above is at least as steep as the whole: losses worse than any seen are not stretched without bound
+    # the upper tail is at least as steep as the whole spline: this bounds the losses that correspond to high scores
     overall = (scores[-1] - scores[0]) / (knots[-1] - knots[0])
     return np.concatenate([[_slope_below(knots, scores)], inner, [max(slope[-1], overall)]])
 
 
 def _slope_below(knots: Array, scores: Array) -> float:
-    """Slope of the tail in which better losses than any seen will lie: no steeper than from the best to the mean.
+    """Slope of the lower tail, which contains future improvements: at most the slope from the best loss to the mean.
 
-    The steps between the very best losses are often those of one run that has nearly stopped to improve. Taken as the
-    scale of things to come they would make any other run's improvement look impossible.
+    The best losses often belong to one run that has almost converged, and differ little. The slope between them would
+    make any larger improvement nearly impossible in model units.
     """
     first = (scores[1] - scores[0]) / (knots[1] - knots[0])
     if not scores[0] < 0.0 < scores[-1]:
@@ -203,9 +203,9 @@ def _slope_below(knots: Array, scores: Array) -> float:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Losses as they will be measured, in the user's units: a mixture over samples, pushed through the transform.
+    """Predictive distributions of E losses in the user's units: mixtures in model units, mapped by the transform.
 
-    Component i of entry e is Student-t (normal where `freedoms` are infinite) around `means[i, e]` in model units.
+    Component i of entry e is a Student-t (a normal if `freedoms` are infinite) about `means[i, e]` in model units.
     """
 
     transform: Transform
@@ -216,7 +216,7 @@ class Forecast:
 
     @property
     def mean(self) -> Array:
-        """Expected loss, by a rule of 64 nodes for each component."""
+        """Expected loss, by a quadrature rule of 64 nodes for each component."""
         return self._moment(1)
 
     @property
@@ -226,21 +226,21 @@ class Forecast:
 
     def _moment(self, power: int) -> Array:
         u = (np.arange(64) + 0.5) / 64
-        # integrate over probabilities p = u^3 (10 - 15 u + 6 u^2): nodes crowd in the tails, which are heavy
+        # integrate over probabilities p = u^3 (10 - 15 u + 6 u^2): this puts more nodes into the heavy tails
         nodes, steps = u**3 * (10 - 15 * u + 6 * u * u), 30 * (u * (1 - u)) ** 2 / len(u)
         t = _quantile(nodes[:, None, None], self.freedoms[None])
         y = self.transform.from_model(self.means + self.scales * t)
         return np.asarray(np.einsum("k,ce,kce->e", steps, self.weights, y**power))
 
     def log_density(self, loss: ArrayLike) -> Array:
-        """Log density of the loss, per unit of the user's loss."""
+        """Log density of the loss in the user's units."""
         z, slope = self.transform.with_slope(loss)
         x = (z - self.means) / self.scales
         parts = _log_density(x, self.freedoms) - np.log(self.scales) + np.log(np.maximum(self.weights, 1e-300))
         return np.asarray(np.logaddexp.reduce(parts, axis=0) + np.log(slope))
 
     def probability_below(self, loss: ArrayLike) -> Array:
-        """Chance that the loss is smaller than this number, in the user's units."""
+        """Probability that the loss is below this value, in the user's units."""
         z, _ = self.transform.with_slope(loss)
         below = np.sum(self.weights * _cdf((z - self.means) / self.scales, self.freedoms), axis=0)
         return np.asarray(below if self.transform.sign > 0 else 1.0 - below)
@@ -254,7 +254,7 @@ class Forecast:
         p = p.reshape(-1, 1)
         at = _quantile(p[:, None, :], self.freedoms[None]) * self.scales + self.means  # (Q, C, E)
         low, high = at.min(axis=1), at.max(axis=1)
-        for _ in range(60):  # bisection: the mixture's quantile lies between its components'
+        for _ in range(60):  # bisection: the quantile of the mixture lies between those of its components
             middle = 0.5 * (low + high)
             x = (middle[:, None, :] - self.means) / self.scales
             below = np.sum(self.weights * _cdf(x, self.freedoms), axis=1) < p
@@ -262,7 +262,7 @@ class Forecast:
         return self.transform.from_model(0.5 * (low + high)).reshape(*levels.shape, -1)
 
 
-LARGE = 1e6  # beyond this many degrees of freedom Student's t is a normal distribution
+LARGE = 1e6  # with this many degrees of freedom a Student-t is a normal distribution, to rounding
 
 
 def _log_density(x: Array, freedom: Array) -> Array:

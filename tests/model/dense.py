@@ -37,9 +37,9 @@ class Dense:
         ha, hb = self.basis(ta), self.basis(tb)
         same = ra[:, None] == rb[None, :]
         scale = np.array([self.scales.get(r, 1.0) for r in ra])[:, None]
-        alike = (correlation(xa, xb, self.lengths, self.warps) + same * self.luck) / (1.0 + self.luck)
+        correlated = (correlation(xa, xb, self.lengths, self.warps) + same * self.luck) / (1.0 + self.luck)
         return (
-            alike * ((ha * self.variances) @ hb.T)
+            correlated * ((ha * self.variances) @ hb.T)
             + (ha * self.mean_variances) @ hb.T
             + same * scale * self.residual(ta, tb)
         )

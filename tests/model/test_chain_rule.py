@@ -1,7 +1,7 @@
 """The strongest single test of the model: the evidence is the product of one-step-ahead predictive densities.
 
 Evidence and prediction take different roads through the algebra; here they must meet. Then what must hold of any model:
-the order of the runs is nothing, a run with no epoch says nothing, and shifts carry through.
+the order of the runs does not matter, a run with no epoch changes nothing, and shifting losses shifts forecasts.
 """
 
 from __future__ import annotations
@@ -207,21 +207,21 @@ def test_observing_where_it_was_predicted_does_not_move_the_mean_and_narrows_the
 
 @pytest.mark.parametrize("q", [1, 2, 3])
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
-def test_a_visitor_is_forecast_as_if_it_were_among_the_curves(q, length):
+def test_an_out_of_sample_prediction_equals_that_with_the_run_among_the_curves(q, length):
     for seed in range(5):
         small = Small((q, seed), q=q)
         config = small.rng.random(small.configs.shape[1])
         t = np.arange(1.0, length + 1.0)
         y = small.rng.standard_normal() + 0.3 * small.rng.standard_normal(length)
         later = np.array([1.5, 6.0, 7.0, 50.0])
-        visitor = small.posterior().out_of_sample(config, t, y, later)
+        found = small.posterior().out_of_sample(config, t, y, later)
         curves = Curves.of(np.vstack([small.configs, config]), [*small.losses, y], [*small.epochs, t])
         included = condition(curves, small.specification, small.values, small.geometry)
         expected = included.losses(len(small.configs), later)
-        # the visitor's own losses may make the joint covariance worse than the curves' alone
+        # the losses of that run may make the joint covariance worse than the curves' alone
         scale = small.spread * (1 + np.abs(y).max(initial=0.0)) / min(small.values["noise"] * 1e3, 1.0)
-        small.close(visitor.mean, expected.mean, scale)
-        small.close(visitor.covariance, expected.covariance, scale)
+        small.close(found.mean, expected.mean, scale)
+        small.close(found.covariance, expected.covariance, scale)
 
 
 # --- scales of runs --------------------------------------------------------------------------------------------------
@@ -301,4 +301,4 @@ def test_a_constant_curve_is_stalled_and_the_others_are_not():
         stalled = posterior.pseudo_observations.scales.stalled
         assert stalled[0] > 0.9
         assert np.all(stalled[posterior.curves.counts >= 6][1:] < 0.1)
-        assert posterior.losses(0, [9.0]).scales.weights[1, 0] > 0.8  # asleep at the next epoch
+        assert posterior.losses(0, [9.0]).scales.weights[1, 0] > 0.8  # still stalled at the next epoch

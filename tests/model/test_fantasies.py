@@ -1,4 +1,4 @@
-"""Losses awaited of runs under way: as if they had been told, without factoring anything again."""
+"""Fantasies: conditioning on pending losses equals conditioning from the start, without a new factor."""
 
 from __future__ import annotations
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from freezethaw.model.curves import Curves
+from freezethaw.model.factor_updates import recondition
 from freezethaw.model.inference import draw_prior
 from freezethaw.model.posterior import condition
+from freezethaw.model.predictions import coefficient_bounds, coefficients, correlations
 from freezethaw.model.specification import Geometry, drift, luck
 
 from .problems import Problem
@@ -96,7 +98,7 @@ def test_a_renewed_posterior_equals_one_from_the_start(seed):
         grown = rng.choice(here, size=rng.integers(1, 3), replace=False)
         lengths[grown] = np.minimum(lengths[grown] + rng.integers(1, 4), 30)
         curves = Curves.of(configs[here], [losses[i, : lengths[i]] for i in here])
-        found = condition(curves, spec, values, geometry, previous=found)
+        found = recondition(found, curves, spec, values, geometry)
         fresh = condition(curves, spec, values, geometry)
         tolerance = 100 * EPS * np.linalg.cond(fresh.factor.lower) ** 2
         assert abs(found.log_evidence - fresh.log_evidence) <= tolerance * (abs(fresh.log_evidence) + lengths.sum())
@@ -120,7 +122,7 @@ def test_a_posterior_of_other_curves_is_not_renewed():
         (Curves.of(1 - configs, losses), values),
     ]:
         fresh = condition(curves, spec, at, geometry)
-        assert condition(curves, spec, at, geometry, previous=before).log_evidence == pytest.approx(fresh.log_evidence)
+        assert recondition(before, curves, spec, at, geometry).log_evidence == pytest.approx(fresh.log_evidence)
         assert fresh.log_evidence != pytest.approx(before.log_evidence)
 
 
@@ -132,14 +134,14 @@ def test_coefficient_bounds_have_the_exact_mean_and_the_covariance_given_one_cur
     configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
     found = condition(Curves.of(configs, losses), spec, values, geometry)
     runs, new = np.array([4, 0, 2]), rng.random((3, 2))
-    correlation = found.correlations(runs, new)
-    mean, bounds = found.coefficient_bounds(runs, correlation)
-    exact_mean, exact = found.coefficients(correlation)
+    correlation = correlations(found, runs, new)
+    mean, bounds = coefficient_bounds(found, runs, correlation)
+    exact_mean, exact = coefficients(found, correlation)
     np.testing.assert_allclose(mean, exact_mean, rtol=1e-7, atol=1e-8)
     nearest = [*runs, *correlation[3:].argmax(axis=1)]  # the run whose curve is used
     for p, (run, bound, smaller) in enumerate(zip(nearest, bounds, exact, strict=True)):
         alone = condition(Curves.of(configs[[run]], [losses[run]]), spec, values, geometry)
-        of_one = alone.coefficients(alone.correlations(np.arange(1), new))[1]
+        of_one = coefficients(alone, correlations(alone, np.arange(1), new))[1]
         np.testing.assert_allclose(bound, of_one[max(p - 2, 0)], atol=1e-9)
         assert np.linalg.eigvalsh(bound - smaller).min() > -1e-9
 
@@ -152,11 +154,11 @@ def test_coefficients_of_many_runs_are_those_of_each_by_itself(seed):
     values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
     losses = [rng.standard_normal(n) for n in (1, 0, 2, 3, 5, 8, 13)]
     before = condition(Curves.of(rng.random((7, 2)), losses), spec, values, geometry)
-    losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 stand at the end from now on
-    found = condition(Curves.of(before.curves.configs, losses), spec, values, geometry, before)
-    correlation = found.correlations(np.arange(7), rng.random((20, 2)))
-    mean, covariance = found.coefficients(correlation)
+    losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 are at the end from now on
+    found = recondition(before, Curves.of(before.curves.configs, losses), spec, values, geometry)
+    correlation = correlations(found, np.arange(7), rng.random((20, 2)))
+    mean, covariance = coefficients(found, correlation)
     for p in range(len(correlation)):
-        alone_mean, alone_covariance = found.coefficients(correlation[p : p + 1])
+        alone_mean, alone_covariance = coefficients(found, correlation[p : p + 1])
         np.testing.assert_allclose(mean[p], alone_mean[0], rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(covariance[p], alone_covariance[0], rtol=1e-8, atol=1e-9)

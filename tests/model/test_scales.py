@@ -46,22 +46,22 @@ def test_the_evidence_and_the_posterior_are_those_of_the_mixture(nu, rss, k):
     model = ScaleModel(nu, 1e-3)
     s = infer_scales(np.array([rss]), np.array([k]), model)
     stalled_scale = STALLED_VARIANCE / 1e-3
-    awake = (1 - STALLED) * integrate(lambda s2: density(rss, k, s2), nu)
-    asleep = STALLED * density(rss, k, stalled_scale)
-    assert s.log_density[0] == pytest.approx(math.log(awake + asleep), abs=1e-8)
-    assert s.stalled[0] == pytest.approx(asleep / (awake + asleep), abs=1e-10)
+    active = (1 - STALLED) * integrate(lambda s2: density(rss, k, s2), nu)
+    stalled = STALLED * density(rss, k, stalled_scale)
+    assert s.log_density[0] == pytest.approx(math.log(active + stalled), abs=1e-8)
+    assert s.stalled[0] == pytest.approx(stalled / (active + stalled), abs=1e-10)
     if nu + k > 3:  # the tail of s^2 beyond the range of integration is heavy otherwise
-        mean = (1 - STALLED) * integrate(lambda s2: s2 * density(rss, k, s2), nu) + asleep * stalled_scale
-        assert s.plug_in[0] == pytest.approx(mean / (awake + asleep), rel=1e-5)
+        mean = (1 - STALLED) * integrate(lambda s2: s2 * density(rss, k, s2), nu) + stalled * stalled_scale
+        assert s.plug_in[0] == pytest.approx(mean / (active + stalled), rel=1e-5)
 
 
 @pytest.mark.parametrize("nu", [2.5, 6.0])
 def test_the_next_residual_of_a_run_is_student_t(nu):
-    """p(next | seen) = p(both) / p(seen): what `awake_scale` and `awake_freedom` describe, for a run surely awake."""
+    """p(next | seen) = p(both) / p(seen), which `active_scale` and `active_freedom` describe, if it is not stalled."""
     rss, k, model = 40.0, 6, ScaleModel(nu, 1.0)
     s = infer_scales(np.array([rss]), np.array([k]), model)
     assert s.stalled[0] < 1e-12
-    f, scale = s.awake_freedom[0], s.awake_scale[0]
+    f, scale = s.active_freedom[0], s.active_scale[0]
     for x in (0.0, 1.0, 4.0):
         both = infer_scales(np.array([rss + x * x]), np.array([k + 1]), model).log_density[0]
         constant = math.lgamma((f + 1) / 2) - math.lgamma(f / 2) - 0.5 * math.log(f * math.pi * scale)
@@ -91,7 +91,7 @@ def test_nothing_overflows_and_scales_are_positive(rss, k, nu, noise):
     assert np.isfinite(s.log_density[0])
     assert 0 <= s.stalled[0] <= 1
     assert s.plug_in[0] > 0
-    assert s.awake_scale[0] > 0
+    assert s.active_scale[0] > 0
 
 
 @given(st.floats(0.0, 1e3), st.integers(0, 50), freedoms, noises, st.floats(1.0, 100.0))
@@ -114,7 +114,7 @@ def test_a_run_is_as_it_was_at_first_and_like_a_new_one_at_last():
     s = infer_scales(np.array([50.0]), np.array([6]), model)
     mixture = one_run_scales(s, 0, 10.0, np.array([10.0, 20.0, 1e300]))
     np.testing.assert_allclose(mixture.weights[0], [1.0, 0.5**0.1, 1e-299**0.1], rtol=1e-6, atol=1e-12)
-    assert mixture.mean[0] == pytest.approx(s.awake_scale[0])
+    assert mixture.mean[0] == pytest.approx(s.active_scale[0])
     assert mixture.mean[2] == pytest.approx(1.0)
     assert np.all(np.diff(mixture.mean) < 0)  # this one was wild
 

@@ -41,7 +41,7 @@ def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
     apart, among = carried.compare(name, runs=8)
     monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
     stale, _ = carried.compare(name, runs=8)
-    print(f"carried / scratch: {apart / among:.2f}; samples that never move: {stale / among:.2f}")
+    print(f"updated / scratch: {apart / among:.2f}; samples that are never updated: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
 
 
@@ -58,8 +58,8 @@ def test_weights_are_the_predictive_densities_while_the_units_stay(model, monkey
 
     gains = np.array([evidence(after, s) - evidence(before, s) for s in samples.values])
     monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
-    carried_on, _ = update(samples, after, np.random.default_rng(1))
-    np.testing.assert_allclose(carried_on.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
+    updated, _ = update(samples, after, np.random.default_rng(1))
+    np.testing.assert_allclose(updated.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
 
 
 def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
@@ -110,10 +110,10 @@ def test_a_loss_outside_the_range_fits_new_units():
         9.0,
     )
     assert not samples.units.cover(wider.all_losses())
-    carried, forecaster = update(samples, wider, np.random.default_rng(1))
-    assert carried.units == LossUnits.fit(wider, "drift")
+    updated, forecaster = update(samples, wider, np.random.default_rng(1))
+    assert updated.units == LossUnits.fit(wider, "drift")
     assert np.isfinite(forecaster.run(0, [9.0]).mean).all()
-    assert carried.weights.sum() == pytest.approx(1.0)
+    assert updated.weights.sum() == pytest.approx(1.0)
 
 
 def test_forecasts_do_not_depend_on_the_users_units():

@@ -168,17 +168,17 @@ def test_finished_and_leased_runs_compete_but_are_not_chosen():
     assert all(e.score == -np.inf for e in refused)
 
 
-def test_where_taking_a_run_up_has_a_price_what_is_told_counts_for_each_epoch_paid():
-    """The run in hand costs nothing to go on with; any other is granted several epochs, and pays for them."""
+def test_with_switch_costs_the_reduction_is_divided_by_the_epochs_paid():
+    """Continuing the current run costs nothing; any other is granted several epochs and pays the switch cost."""
     found = forecaster(runs=5)
     free = options(found)
-    price = np.where(np.arange(5) == 2, 0.0, 8.0)
-    dear = replace(free, switch_cost_old=price, switch_cost_new=np.full(3, 8.0))
-    cheap, paid = (entropy_search.choose(found, may, np.random.default_rng(0)) for may in (free, dear))
-    told = {(e.run, e.candidate): e for e in cheap.basket}
+    cost = np.where(np.arange(5) == 2, 0.0, 8.0)
+    expensive = replace(free, switch_cost_old=cost, switch_cost_new=np.full(3, 8.0))
+    cheap, paid = (entropy_search.choose(found, may, np.random.default_rng(0)) for may in (free, expensive))
+    free_entries = {(e.run, e.candidate): e for e in cheap.basket}
     assert {e.granted for e in cheap.basket} == {1}
     for entry in paid.basket:
-        same = told[entry.run, entry.candidate]
+        same = free_entries[entry.run, entry.candidate]
         if entry.run == 2:
             assert entry == same
         else:
@@ -187,20 +187,20 @@ def test_where_taking_a_run_up_has_a_price_what_is_told_counts_for_each_epoch_pa
 
 
 def test_improvement_is_on_the_best_loss_in_hand_not_on_the_lowest_asymptote():
-    """A run that is still falling fast is worth going on with, though nobody is expected to beat its end."""
+    """A run that is still improving fast has a high improvement, though no run is expected to beat its asymptote."""
     t = np.arange(1.0, 7.0)
     curves = (tuple(2.0 / t), *(tuple(5.0 + 0.01 * i + 0.0 * t) for i in range(4)))
     observations = Observations(np.random.default_rng(0).random((5, 2)), curves, Geometry.plain(2), 20.0)
     found = Forecaster.condition(initialise(observations, "drift", np.random.default_rng(0)), observations)
     may = options(found)
     finished = replace(may, runs=np.arange(1, 5), score_factor_old=np.ones(4), switch_cost_old=np.zeros(4))
-    told, paid, over = (
+    by_entropy, by_rate, over = (
         policy.choose(found, allowed, np.random.default_rng(0))
         for policy, allowed in ((entropy_search, may), (improvement_rate, may), (entropy_search, finished))
     )
-    of_run_0 = [next(e for e in decided.basket if e.run == 0) for decided in (told, paid)]
+    of_run_0 = [next(e for e in decided.basket if e.run == 0) for decided in (by_entropy, by_rate)]
     assert of_run_0[0].improvement > 0.5 * of_run_0[1].improvement
-    assert told.incumbents == pytest.approx(paid.incumbents)
+    assert by_entropy.incumbents == pytest.approx(by_rate.incumbents)
     assert next(e for e in over.basket if e.run == 0).improvement == 0.0
 
 
@@ -221,18 +221,16 @@ def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(m
 
 def test_of_many_runs_one_that_may_be_chosen_is_always_in_the_basket(monkeypatch):
     found = forecaster(runs=24)
-    hopeless = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
-    limited = replace(
-        options(found), runs=np.array([hopeless]), score_factor_old=np.ones(1), switch_cost_old=np.zeros(1)
-    )
+    worst = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
+    limited = replace(options(found), runs=np.array([worst]), score_factor_old=np.ones(1), switch_cost_old=np.zeros(1))
     monkeypatch.setattr(entropy_search, "COMPARED_OLD", 12)
     monkeypatch.setattr(entropy_search, "SCREENED_OLD", 15)
     basket = fill_basket(found, limited, np.random.default_rng(0))
-    assert hopeless in basket.old
+    assert worst in basket.old
     assert basket.allowed.sum() == 1 + len(basket.new)
 
 
-def test_new_members_are_no_neighbours():
+def test_new_members_are_weakly_correlated():
     found = forecaster()
     line = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
     score = np.exp(-((line[:, 0] - 0.3) ** 2) / 0.01) + 0.9 * np.exp(-((line[:, 0] - 0.8) ** 2) / 0.01)

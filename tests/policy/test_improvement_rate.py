@@ -17,9 +17,9 @@ from freezethaw.model.specification import Geometry
 from freezethaw.policy.acquisition import expected_improvement, probability_of_improvement
 from freezethaw.policy.costs import epochs_to_grant, relative_costs, survival_probability
 from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
-from freezethaw.policy.surprise import SURPRISE, covered, stretches, surprises
+from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
 
-NOBODY = np.empty((1, 0))  # the correlation of one run where there are no others
+NO_RUNS = np.empty((1, 0))  # the correlation of one run where there are no others
 
 
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
@@ -34,7 +34,7 @@ def test_expected_improvement_equals_quadrature(best, mean, deviation):
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 2))
-def test_more_doubt_never_lowers_the_expected_improvement(best, mean, deviation, more):
+def test_more_variance_never_lowers_the_expected_improvement(best, mean, deviation, more):
     narrow, wide = (
         expected_improvement(best, np.array([mean]), np.array([d]))[0] for d in (deviation, deviation + more)
     )
@@ -45,7 +45,7 @@ def test_more_doubt_never_lowers_the_expected_improvement(best, mean, deviation,
 def test_gains_average_over_samples_and_components():
     mean, deviations = np.zeros((1, 1)), np.array([[[1.0]], [[2.0]]])
     weights = np.array([[[0.25]], [[0.75]]])
-    prediction = Predictions(mean, deviations, weights, NOBODY)
+    prediction = Predictions(mean, deviations, weights, NO_RUNS)
     found = gains([prediction, prediction], [0.0, 1.0], np.array([0.4, 0.6]))
     expected = sum(
         s * w * expected_improvement(b, np.zeros(1), np.array([d]))[0]
@@ -56,14 +56,14 @@ def test_gains_average_over_samples_and_components():
 
 
 def test_the_rate_looks_only_ahead():
-    prediction = Predictions(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NOBODY)
+    prediction = Predictions(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NO_RUNS)
     rate, at = rates(gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
     _, near = rates(
         gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), epochs_left=1
     )
-    assert near[0] == 1  # what the budget does not reach is worth nothing
+    assert near[0] == 1  # horizons beyond the budget are excluded
 
 
 def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():
@@ -72,14 +72,14 @@ def test_a_sure_success_costs_all_its_epochs_and_a_gamble_less():
     assert expected_cost(np.array([1.0]), np.array([0.3]))[0] == 1.0
 
 
-def test_prices_follow_a_power_law_and_have_no_unit():
+def test_costs_follow_a_power_law_and_have_no_unit():
     rng = np.random.default_rng(0)
     known, wanted = rng.random((60, 3)), rng.random((5, 3))
-    price = lambda x: np.exp(3 * x[:, 0] - x[:, 2])  # noqa: E731 - a law
-    found = relative_costs(known, price(known), wanted)
-    expected = price(wanted) / np.exp(np.log(price(known)).mean())
+    cost = lambda x: np.exp(3 * x[:, 0] - x[:, 2])  # noqa: E731 - a law
+    found = relative_costs(known, cost(known), wanted)
+    expected = cost(wanted) / np.exp(np.log(cost(known)).mean())
     np.testing.assert_allclose(found, expected, rtol=0.25)
-    np.testing.assert_allclose(relative_costs(known, 60 * price(known), wanted), found)
+    np.testing.assert_allclose(relative_costs(known, 60 * cost(known), wanted), found)
     np.testing.assert_allclose(relative_costs(known, np.full(60, 7.0), wanted), 1.0)
     np.testing.assert_allclose(relative_costs(known[:1], np.array([7.0]), wanted), 1.0)
 
@@ -102,25 +102,25 @@ def test_survival_of_all_or_none():
     assert (survival_probability(known, np.zeros(30), known) < 0.3).all()
 
 
-def test_a_price_turns_the_balance_and_grants_more_at_once():
-    prediction = Predictions(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
+def test_a_switch_cost_lengthens_the_horizon_and_grants_more_epochs():
+    prediction = Predictions(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
     found = gains([prediction], [0.0], np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
     _, cheap = rates(found, epochs, done, np.zeros(1))
-    rate, dear = rates(found, epochs, done, np.full(1, 5.0))
+    rate, expensive = rates(found, epochs, done, np.full(1, 5.0))
     assert cheap[0] == 0
-    assert dear[0] == 2  # having paid, it goes further
+    assert expensive[0] == 2  # once the switch cost is paid, a longer horizon is better
     assert rate[0] == pytest.approx(0.6 / 8.0, rel=1e-3)
     assert epochs_to_grant(0.0, 10) == 1
     assert epochs_to_grant(8.0, 10) == 4
     assert epochs_to_grant(8.0, 3) == 3
 
 
-def test_stretches_of_time_double_and_are_covered_by_their_share():
-    assert 2.0 ** stretches(10) == pytest.approx([0.5, 1, 2, 4, 8, 10])
-    assert 2.0 ** stretches(4) == pytest.approx([0.5, 1, 2, 4])
-    assert 2.0 ** stretches(1) == pytest.approx([0.5, 1])
-    share = covered(np.array([0.0, 2.0]), np.array([2.0, 5.0]), stretches(10))
+def test_doublings_of_time_double_and_are_covered_by_their_share():
+    assert 2.0 ** doublings(10) == pytest.approx([0.5, 1, 2, 4, 8, 10])
+    assert 2.0 ** doublings(4) == pytest.approx([0.5, 1, 2, 4])
+    assert 2.0 ** doublings(1) == pytest.approx([0.5, 1])
+    share = covered(np.array([0.0, 2.0]), np.array([2.0, 5.0]), doublings(10))
     assert share[0] == pytest.approx([1, 1, 0, 0, 0])
     assert share[1] == pytest.approx([0, 0, 1, np.log2(5 / 4), 0])
 
@@ -133,7 +133,7 @@ def test_surprises_fade_with_the_runs_that_went_there():
     assert chance[1] == pytest.approx(1 - calm / calm[0])  # what was seen of the run surprises no more
 
 
-def test_runs_speak_for_those_that_are_like_them():
+def test_runs_are_counted_by_their_correlation():
     lengths, epochs = np.array([1.0, 1.0, 8.0]), np.array([1.0, 8.0])
     corner, elsewhere, alone = np.array([1.0, 1.0, 6.0]), np.array([4.0, 4.0, 0.01]), np.zeros(3)
     chance = surprises(lengths, np.array([corner, elsewhere, alone, 1e-9 * corner]), np.zeros(4), epochs, 8)
@@ -142,21 +142,21 @@ def test_runs_speak_for_those_that_are_like_them():
     assert chance[3] == pytest.approx(chance[0])  # how strong correlations are over all says nothing
 
 
-def test_a_run_does_not_speak_for_itself():
+def test_a_run_is_not_counted_for_itself():
     rng = np.random.default_rng(0)
     observations = Observations(rng.random((4, 2)), ((1.0, 0.9), (0.8,), (0.7, 0.6, 0.5), (0.9,)), Geometry.plain(2), 9)
     forecaster = Forecaster.condition(initialise(observations, "drift", rng), observations)
     candidates = np.concatenate([observations.configs[:1], rng.random((2, 2))])
     runs = np.array([2, 0])
     predictions = [predict(p, runs, candidates, np.ones(1)) for p in forecaster.posteriors]
-    alike = correlation_with_others(predictions, forecaster.weights, runs)
-    assert alike.shape == (5, 4)
-    assert alike[0, 2] == alike[1, 0] == 0.0
-    assert alike[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
-    assert alike[0, 0] == pytest.approx(alike[1, 2])
+    correlation = correlation_with_others(predictions, forecaster.weights, runs)
+    assert correlation.shape == (5, 4)
+    assert correlation[0, 2] == correlation[1, 0] == 0.0
+    assert correlation[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
+    assert correlation[0, 0] == pytest.approx(correlation[1, 2])
 
 
-def test_a_surprise_is_worth_more_near_the_best():
+def test_a_surprise_improves_more_near_the_best():
     prediction = Predictions(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
     found = gains([prediction], [0.0], np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
@@ -165,9 +165,9 @@ def test_a_surprise_is_worth_more_near_the_best():
 
 def test_waiting_for_a_surprise_pays_every_epoch():
     epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
-    hopeless = Predictions(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NOBODY)
+    flat = Predictions(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
     chance = np.array([[0.01, 0.02, 0.04]])
-    found = gains([hopeless], [0.0], np.ones(1), chance)
+    found = gains([flat], [0.0], np.ones(1), chance)
     assert found.forecast == pytest.approx(0.0, abs=1e-12)
     rate, at = rates(found, epochs, done, np.zeros(1))
     once = expected_improvement(0.0, np.array([0.1]), np.ones(1))[0]

@@ -28,7 +28,7 @@ def forecaster(seed: int, runs: int) -> Forecaster:
 
 
 def options(runs: int, rng: np.random.Generator) -> Options:
-    """All runs and twenty new configurations, all of equal price."""
+    """All runs and twenty new configurations, all of equal cost."""
     new = rng.random((20, 2))
     zeros, ones = np.zeros(runs), np.ones(runs)
     return Options(np.arange(runs), new, MAX_EPOCHS, ones, np.ones(20), zeros, np.zeros(20))

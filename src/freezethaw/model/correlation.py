@@ -1,7 +1,7 @@
 """Correlation between runs: Matern-5/2 on warped inputs, one length scale for each hyperparameter.
 
-Two runs of one configuration are still two runs: seeds, the order of data and all that the configuration does not tell
-make them differ. So different runs are alike only up to a `correlation`, and a run is wholly like itself.
+Paper: appendix B. In the model `luck` two runs of one configuration differ (seeds, order of data), so the correlation
+of different runs is multiplied by `repeat_correlation`, which is one in the other models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from freezethaw.model.specification import Geometry, Values, repeat_correlation
 
 
 def warped(configs: Array, values: Values) -> Array:
-    """Apply w_d to each column that is warped; columns without warp parameters stay as they are."""
+    """Apply the warp w_d to each column that has warp parameters."""
     columns = [d for d in range(configs.shape[1]) if f"warp.a.{d}" in values]
     found = np.array(configs)
     if columns and len(configs):
@@ -30,18 +30,18 @@ def _warped_column(x: Array, column: int, values: Values) -> Array:
 
 
 def scaled(configs: Array, geometry: Geometry, values: Values) -> Array:
-    """Warped inputs divided by their length scales, so that r^2 is a plain squared distance."""
+    """Warped inputs divided by their length scales: r^2 is the squared Euclidean distance between them."""
     lengths = np.array([values[f"length.{g}"] for g in geometry.lengths])
     return np.asarray(warped(configs, values) / lengths)
 
 
 def correlation(x: Array, z: Array) -> Array:
-    """Matern-5/2 between all pairs of scaled inputs, from differences: squares would cancel for near-duplicates."""
+    """Matern-5/2 between all pairs of scaled inputs. Distances are computed from differences, for near-duplicates."""
     return matern52(np.asarray(cdist(x, z, "sqeuclidean")))
 
 
 def run_correlation(x: Array, x_runs: IntArray, z: Array, z_runs: IntArray, values: Values) -> Array:
-    """Correlation between the coefficients of all pairs of runs, given their scaled inputs and who they are."""
+    """Correlation between the coefficients of all pairs of runs, given their scaled inputs and their indices."""
     K = correlation(x, z)
     if repeat_correlation(values) < 1.0:
         K *= repeat_correlation(values)
@@ -50,9 +50,9 @@ def run_correlation(x: Array, x_runs: IntArray, z: Array, z_runs: IntArray, valu
 
 
 class PairDistances:
-    """Squared distances of all pairs of N configurations, one hyperparameter at a time, for the sampler.
+    """Squared distances of all pairs of N configurations, cached by dimension for the sampler.
 
-    A length scale or a warp touches one dimension of the distances only; the others are kept.
+    Changing a length scale or a warp changes one dimension only.
     """
 
     def __init__(self, configs: Array, geometry: Geometry) -> None:

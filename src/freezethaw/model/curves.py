@@ -1,8 +1,8 @@
-"""Learning curves as the model sees them: ragged runs that share one sequence of epochs.
+"""Learning curves in model units: runs of different lengths that share one sequence of epochs.
 
-All runs are trained on the same epochs 1, 2, 3, ..., so a run that stopped earlier has seen a *prefix* of what a longer
-one has. Curves with gaps (imported ones) form further `Pattern`s, one for each sequence of epochs. Very long curves are
-thinned on one common grid, dense at first and geometric later; a run's own last epoch is always kept.
+All runs are trained on the same epochs 1, 2, 3, ..., so the epochs of a shorter run are a *prefix* of those of a longer
+one. Curves with gaps (imported ones) form further `Pattern`s, one for each sequence of epochs. Very long curves are
+thinned to a common grid, dense at first and geometric later; the last epoch of each run is always kept.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Runs observed on prefixes of one sequence of epochs, each perhaps with one more epoch of its own at the end."""
+    """Runs observed on prefixes of one sequence of epochs; a thinned run may have a last epoch outside the sequence."""
 
     epochs: Array  # (T,) increasing
-    runs: IntArray  # (n,) which runs of the curves
+    runs: IntArray  # (n,) indices of the runs
     lengths: IntArray  # (n,) how many of the epochs each run has
-    losses: Array  # (T, n), zero beyond a run's length
-    last_epochs: Array  # (n,) a thinned run's last epoch, zero where it is on the grid
+    losses: Array  # (T, n), zero after the last epoch of a run
+    last_epochs: Array  # (n,) the last epoch of a thinned run, zero if it is on the grid
     last_losses: Array  # (n,)
 
     @cached_property
     def distinct_ends(self) -> tuple[IntArray, IntArray]:
-        """First column of each distinct end of a run, and for each run which of them is its own."""
+        """First column of each distinct last epoch, and for each run the index of its own."""
         ends = np.stack([self.lengths.astype(np.float64), self.last_epochs])
         _, first, which = np.unique(ends, axis=1, return_index=True, return_inverse=True)
         return first, which.reshape(-1)
@@ -41,11 +41,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Curves:
-    """N runs: their configurations in the unit cube and what was observed of each. Build it with `Curves.of`."""
+    """N runs: their configurations in the unit cube and their losses. Construct it with `Curves.of`."""
 
     configs: Array  # (N, D)
     patterns: tuple[Pattern, ...]
-    counts: IntArray  # (N,) losses used of each run
+    counts: IntArray  # (N,) number of losses used of each run
     places: IntArray  # (N, 2) pattern and column of each run, -1 for a run with no epoch yet
 
     @classmethod
@@ -56,7 +56,7 @@ class Curves:
         epochs: Sequence[ArrayLike] | None = None,
         dense_epochs: int | None = None,
     ) -> Curves:
-        """Gather runs; `epochs` default to 1, 2, ... for each. With `dense_epochs`, later epochs are thinned."""
+        """Group runs into patterns. By default `epochs` are 1, 2, ...; with `dense_epochs` later ones are thinned."""
         cube = _checked_configs(configs)
         if len(losses) != len(cube):
             raise ModelError(f"{len(cube)} configurations but {len(losses)} curves; there must be one curve for each")
@@ -69,11 +69,7 @@ class Curves:
             observed.append((t, y))
         if dense_epochs is not None:
             observed = _thinned(observed, dense_epochs)
-        return cls._from_checked(cube, observed, dense_epochs is not None)
-
-    @classmethod
-    def _from_checked(cls, cube: Array, observed: list[tuple[Array, Array]], thinned: bool) -> Curves:
-        patterns = _patterns(observed, thinned)
+        patterns = _patterns(observed, dense_epochs is not None)
         places = np.full((len(cube), 2), -1, dtype=np.int64)
         for index, pattern in enumerate(patterns):
             places[pattern.runs, 0] = index
@@ -86,12 +82,12 @@ class Curves:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers describe a configuration."""
+        """Number of columns of a configuration."""
         return int(self.configs.shape[1])
 
     @cached_property
     def last_epochs(self) -> Array:
-        """(N,) the last epoch seen of each run, zero for one with no epoch yet."""
+        """(N,) the last observed epoch of each run, zero for a run with no epoch yet."""
         last = np.zeros(len(self))
         for p in self.patterns:
             last[p.runs] = np.where(p.last_epochs > 0, p.last_epochs, p.epochs[p.lengths - 1])
@@ -99,7 +95,7 @@ class Curves:
 
     @cached_property
     def sums(self) -> Array:
-        """(N,) the sum of each run's losses: with their number, what tells a curve that has changed."""
+        """(N,) the sum of the losses of each run: with their number, it shows which curves have changed."""
         total = np.zeros(len(self))
         for p in self.patterns:
             total[p.runs] = p.losses.sum(axis=0) + p.last_losses
@@ -139,7 +135,7 @@ def _thinned(observed: list[tuple[Array, Array]], dense_epochs: int) -> list[tup
 
 
 def _patterns(observed: list[tuple[Array, Array]], thinned: bool) -> tuple[Pattern, ...]:
-    """Group the runs: one pattern serves all whose epochs are a prefix of its own."""
+    """Group the runs: a pattern contains all runs whose epochs are a prefix of its own."""
     members: list[
         tuple[Array, list[tuple[int, int, float, float]]]
     ] = []  # epochs, (run, length, last epoch, last loss)

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freezethaw.model.curves import Array, Curves
+from freezethaw.model.factor_updates import Covariances, append
 from freezethaw.model.linear import cholesky, solve_lower
 from freezethaw.model.posterior import Points, Posterior
-from freezethaw.model.pseudo_observations import append
 from freezethaw.model.scales import infer_scales
 from freezethaw.model.summaries import summarise
+
+RunOrConfig = int | Array  # index of a run, or the configuration of a run that is being started
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,12 @@ class PendingLosses:
     mean: Array  # (E,)
 
 
-def pending_losses(posterior: Posterior, who: Sequence[int | Array], counts: Sequence[int]) -> list[PendingLosses]:
+def pending_losses(posterior: Posterior, targets: Sequence[RunOrConfig], counts: Sequence[int]) -> list[PendingLosses]:
     """The next `counts` losses of runs (by index), or the first ones of configurations that are being started.
 
     One solve serves all of them, but each entry is conditioned on the observed losses only, not on the others.
     """
-    points = [_points(posterior, each, np.arange(1.0, count + 1.0)) for each, count in zip(who, counts, strict=True)]
+    points = [_points(posterior, target, np.arange(1.0, n + 1.0)) for target, n in zip(targets, counts, strict=True)]
     if not points:
         return []
     cross, mean = posterior.cross(Points.concatenate(points))
@@ -42,10 +44,10 @@ def pending_losses(posterior: Posterior, who: Sequence[int | Array], counts: Seq
     return [PendingLosses(*part) for part in parts]
 
 
-def _points(posterior: Posterior, who: int | Array, ahead: Array) -> Points:
-    if isinstance(who, np.ndarray):
-        return posterior.points_of_config(who, ahead, noise=True)
-    return posterior.points_of_run(who, posterior.curves.last_epochs[who] + ahead, noise=True)
+def _points(posterior: Posterior, target: RunOrConfig, ahead: Array) -> Points:
+    if isinstance(target, np.ndarray):
+        return posterior.points_of_config(target, ahead, noise=True)
+    return posterior.points_of_run(target, posterior.curves.last_epochs[target] + ahead, noise=True)
 
 
 def condition_on_pending(
@@ -66,7 +68,7 @@ def condition_on_pending(
     directions, values, cross = (np.concatenate(column) for column in zip(*parts, strict=True))
     old = posterior.pseudo_observations
     new = replace(old, runs=np.repeat(np.asarray(runs), count), directions=directions, values=values)
-    c = posterior.covariances(curves.configs)
+    c = Covariances.extending(posterior, curves.configs)
     both, factor = append(old, posterior.factor, new, cross, c)
     return replace(
         posterior,

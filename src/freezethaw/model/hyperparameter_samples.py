@@ -27,7 +27,7 @@ class HyperparameterSamples:
 
     @property
     def weights(self) -> Array:
-        """(S,) importance weights that sum to one."""
+        """(S,) importance weights, normalised."""
         return np.asarray(np.exp(np.array(self.log_weights)))
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Integrating the hyperparameters out: samples by slice sampling, carried from one observation to the next."""
+"""Slice sampling of the hyperparameters (paper: section 2.1, priors of appendix B).
+
+The elliptical moves of blocks and the caches of `Target` go beyond the paper: they change the speed of the chain, not
+its target density.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,26 @@ import numpy as np
 from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.correlation import PairDistances
 from freezethaw.model.curves import Array, Curves
-from freezethaw.model.posterior import Posterior, condition
+from freezethaw.model.factor_updates import recondition
+from freezethaw.model.posterior import Posterior
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.pseudo_observations import PseudoObservations, factorise, log_evidence, noisy_covariance
 from freezethaw.model.slice_sampler import elliptical_slice, slice_sample
 from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import Summary, summarise
 
-Move = tuple[Parameter, ...]  # what is updated at once
+Move = tuple[Parameter, ...]  # hyperparameters that are updated jointly
 State = tuple[Values, float]  # values, and the log evidence there
 TRIES = 100
-WIDTH = 3.0  # of the interval in which a slice is looked for, in standard deviations of the prior
+WIDTH = 3.0  # of the interval in which a slice is searched, in standard deviations of the prior
 
 
 class Target:
-    """Log density of the hyperparameters given the curves. Keeps what the last evaluation computed, by part.
+    """Log evidence of the curves as a function of the hyperparameters, with a cache of the last evaluation.
 
-    Changing a time parameter leaves the correlation of configurations as it is; a length scale leaves the summaries;
-    mean and amplitudes leave both. So a sweep costs little more than one Cholesky factor for each evaluation.
+    The correlation of runs does not depend on the parameters of time, the summaries of the curves do not depend on the
+    length scales, and neither depends on mean and amplitudes. So an evaluation costs little more than one Cholesky
+    factor.
     """
 
     def __init__(self, curves: Curves, specification: Specification, geometry: Geometry) -> None:
@@ -40,7 +46,7 @@ class Target:
         self._correlation: tuple[list[float], Array] | None = None
 
     def log_evidence(self, values: Values) -> float:
-        """Log evidence at these values; minus infinity where the covariance is numerically singular."""
+        """Log evidence at these values; minus infinity if the covariance is numerically singular."""
         s = self.specification
         try:
             r = PseudoObservations.from_summary(
@@ -54,13 +60,8 @@ class Target:
             return -math.inf
 
     def posterior(self, values: Values, previous: Posterior | None = None) -> Posterior:
-        """The curves conditioned on at these values; `previous` is one at the same values, of the curves before."""
-        return condition(self.curves, self.specification, values, self.geometry, previous, self._summarised(values))
-
-    def log_density(self, values: Values) -> float:
-        """Log evidence plus the log priors."""
-        prior = sum(p.prior.log_density(values[p.name]) for p in self.parameters)
-        return prior + self.log_evidence(values) if math.isfinite(prior) else -math.inf
+        """The posterior at these values. The factor of a `previous` one of earlier curves is reused."""
+        return recondition(previous, self.curves, self.specification, values, self.geometry, self._summarised(values))
 
     def _summarised(self, values: Values) -> Summary:
         key = [values[name] for name in self._names["time"]]
@@ -76,7 +77,7 @@ class Target:
 
 
 def moves(parameters: Sequence[Parameter]) -> list[Move]:
-    """What is updated at once: single hyperparameters and blocks, in order. A prior of no width is left alone."""
+    """Single hyperparameters and blocks, in order. Hyperparameters that their prior fixes are left out."""
     found: dict[str, Move] = {}
     for p in parameters:
         if not _fixed(p):
@@ -92,13 +93,14 @@ def sweep(target: Target, values: Values, rng: np.random.Generator, chosen: Sequ
 
 
 def advance(target: Target, state: State, chosen: Sequence[Move], rng: np.random.Generator) -> State:
-    """Make these moves in turn."""
+    """Apply these moves in turn."""
     for move in chosen:
         state = (_move_block if len(move) > 1 else _move_one)(target, state, move, rng)
     return state
 
 
 def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
+    """Univariate slice sampling, on the log scale for positive parameters."""
     values, log_evidence = state
     (p,) = move
 
@@ -118,6 +120,7 @@ def _move_one(target: Target, state: State, move: Move, rng: np.random.Generator
 
 
 def _move_block(target: Target, state: State, move: Move, rng: np.random.Generator) -> State:
+    """Elliptical slice sampling of the logarithms, whose priors are normal."""
     values, log_evidence = state
     priors = [p.prior for p in move if isinstance(p.prior, LogNormal)]
     centre = np.array([prior.location for prior in priors])
@@ -146,20 +149,22 @@ def draw_prior(parameters: Sequence[Parameter], rng: np.random.Generator) -> Val
 
 
 def draw_start(target: Target, rng: np.random.Generator) -> Values:
-    """A draw from the priors at which the curves are possible at all: a chain cannot start elsewhere."""
+    """A draw from the priors with a finite log evidence: a chain must start at a point of positive density."""
     for _ in range(TRIES):
         values = draw_prior(target.parameters, rng)
         if math.isfinite(target.log_evidence(values)):
             return values
-    raise SingularCovarianceError(f"none of {TRIES} draws from the priors explains these curves")
+    raise SingularCovarianceError(
+        f"the log evidence of the curves is not finite at any of {TRIES} draws from the priors"
+    )
 
 
 @dataclass(frozen=True)
 class Chains:
-    """How to sample from scratch: several chains from draws of the prior, so that none that is stuck decides alone."""
+    """How to sample from scratch: several chains from draws of the prior, so that a stuck chain is only one of them."""
 
     count: int = 5
-    burn_in: int = 15
+    warm_up: int = 15  # sweeps
     thin: int = 3
 
 
@@ -167,7 +172,7 @@ def sample(target: Target, count: int, rng: np.random.Generator, chains: Chains 
     """`count` samples from scratch, taken from the chains in turn."""
     chains = chains or Chains()
     states = [draw_start(target, rng) for _ in range(min(chains.count, count))]
-    for _ in range(chains.burn_in):
+    for _ in range(chains.warm_up):
         states = [sweep(target, state, rng) for state in states]
     kept: list[Values] = []
     while len(kept) < count:

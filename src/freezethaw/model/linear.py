@@ -1,7 +1,7 @@
-"""The library calls that everything rests on: a Cholesky factor, forward substitution with it, its inverse.
+"""Cholesky factor, triangular solves and triangular inverse.
 
-LAPACK is called directly: matrices here are small and many, and the checks and copies of the general wrappers would
-cost as much as the work. Factors are kept in LAPACK's own order (columns), so that no solve copies them.
+LAPACK is called directly: the matrices are small and many, and the checks and copies of the general wrappers would cost
+as much as the work. Factors are stored in column-major order, so that no solve copies them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Array = NDArray[np.float64]
 
 
 def cholesky(A: Array, what: str) -> Array:
-    """Lower factor L of a symmetric A = L L^T; A is not kept. `what` names it, should it not be positive definite."""
+    """Lower factor L of a symmetric A = L L^T. A is overwritten; `what` is its name in error messages."""
     if not len(A):
         return A
-    # the transpose of a symmetric matrix is itself, in LAPACK's order: it is factored in place
+    # A is symmetric, so its transpose is A in column-major order, and is factorised in place
     L, info = dpotrf(A.T, lower=1, clean=1, overwrite_a=1)
     if info or not np.isfinite(L[-1, -1]):
         raise SingularCovarianceError(f"{what} is not positive definite")
@@ -37,7 +37,7 @@ def solve_lower(L: Array, b: Array, transposed: bool = False) -> Array:
 
 
 def invert_lower(L: Array) -> Array:
-    """L^-1, for those who need it many times over."""
+    """L^-1, which is cheaper than many solves."""
     if not L.size:
         return L
     inverse, info = dtrtri(L, lower=1)

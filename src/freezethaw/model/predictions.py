@@ -1,15 +1,20 @@
-"""Marginal predictions of many runs at many epochs at once, for decisions."""
+"""Marginal predictions of many runs at many epochs at once, exact or as a cheap upper bound for screening.
+
+Not in the paper: the predictive distributions are those of `posterior`, computed for the basket in a few library calls.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from freezethaw.model.correlation import run_correlation
 from freezethaw.model.curves import Array, IntArray
-from freezethaw.model.posterior import SMALLEST_VARIANCE, Posterior
+from freezethaw.model.linear import invert_lower, solve_lower
+from freezethaw.model.posterior import NEW, SMALLEST_VARIANCE, Posterior
 from freezethaw.model.scales import Mixture, new_run_scales, old_run_scales
-from freezethaw.model.summaries import extend_all
 
 
 @dataclass(frozen=True)
@@ -28,19 +33,76 @@ class Predictions:
         )
 
 
+Predict = Callable[[Posterior, IntArray, Array, Array], Predictions]  # `predict` or `predict_upper_bound`
+
+
 def predict(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Predictions:
     """Predictive distributions of old runs, then of new runs with these configurations, at common epochs."""
-    correlation = posterior.correlations(runs, configs)
-    return _from_coefficients(posterior, runs, correlation, epochs, *posterior.coefficients(correlation))
+    correlation = correlations(posterior, runs, configs)
+    return _from_coefficients(posterior, runs, correlation, epochs, *coefficients(posterior, correlation))
 
 
 def predict_upper_bound(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Predictions:
-    """Cheap predictions for screening: the exact means with upper bounds of the variances.
+    """Cheap predictions for screening: the exact means, with upper bounds of the variances."""
+    correlation = correlations(posterior, runs, configs)
+    return _from_coefficients(posterior, runs, correlation, epochs, *coefficient_bounds(posterior, runs, correlation))
 
-    The variance is that given a single curve: a run's own or, for a new run, the one it is most correlated with.
+
+def correlations(posterior: Posterior, runs: IntArray, configs: Array) -> Array:
+    """(P, N) correlation of old runs, then of new configurations, with all old runs."""
+    inputs = np.concatenate([posterior.inputs[runs], posterior.new_inputs(configs)])
+    index = np.concatenate([runs, np.full(len(configs), NEW)])
+    return run_correlation(inputs, index, posterior.inputs, np.arange(len(posterior.inputs)), posterior.values)
+
+
+def coefficients(posterior: Posterior, correlation: Array) -> tuple[Array, Array]:
+    """Mean (P, q) and covariance (P, q, q) of the coefficients of runs with this correlation (P, N) with all runs."""
+    spec = posterior.specification
+    a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
+    Z = _whitened_cross(posterior, correlation, a, tau)
+    mean = spec.coefficient_means(posterior.values) + Z @ posterior.factor.whitened
+    return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
+
+
+def _whitened_cross(posterior: Posterior, correlation: Array, a: Array, tau: Array) -> Array:
+    """(P, q, M) L^-1 cov(g, c_j(x_p))."""
+    L, W, runs = posterior.factor.lower, posterior.pseudo_observations.directions, posterior.pseudo_observations.runs
+    if 2 * len(correlation) < len(W):
+        C = correlation.take(runs, axis=1)[:, None, :] * (W * a).T
+        C += (W * tau).T
+        return solve_lower(L, C.reshape(-1, len(W)).T).T.reshape(C.shape)
+    # with many runs it is cheaper to invert L and to sum over the rows of each run first
+    inverse = invert_lower(L)
+    first = np.flatnonzero(np.diff(runs, prepend=NEW))
+    sums = [np.add.reduceat(inverse * weights, first, axis=1).T for weights in (W * a).T]  # q times (runs, M)
+    Z = np.matmul(correlation.take(runs[first], axis=1), sums)  # (q, P, M)
+    Z += (inverse @ (W * tau)).T[:, None, :]
+    return np.asarray(Z.transpose(1, 0, 2))
+
+
+def coefficient_bounds(posterior: Posterior, runs: IntArray, correlation: Array) -> tuple[Array, Array]:
+    """The exact mean (P, q) and an upper bound of the covariance (P, q, q) of the coefficients of old, then new runs.
+
+    The bound is the covariance given a single curve: the run's own or, for a new run, the one it is most correlated
+    with. All other curves can only reduce it. No large system has to be solved.
     """
-    correlation = posterior.correlations(runs, configs)
-    return _from_coefficients(posterior, runs, correlation, epochs, *posterior.coefficient_bounds(runs, correlation))
+    spec, W = posterior.specification, posterior.pseudo_observations.directions
+    a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
+    solved = solve_lower(posterior.factor.lower, posterior.factor.whitened, transposed=True)[:, None]  # B^-1 g
+    sums = np.zeros((len(posterior.inputs), len(a)))  # R^T B^-1 g of each run
+    np.add.at(sums, posterior.pseudo_observations.runs, W * solved)
+    mean = spec.coefficient_means(posterior.values) + a * (correlation @ sums) + tau * sums.sum(axis=0)
+    precision = np.zeros((len(posterior.inputs), len(a), len(a)))  # R^T R of each run
+    np.add.at(precision, posterior.pseudo_observations.runs, W[:, :, None] * W[:, None, :])
+    root = np.sqrt(a + tau)
+    alone = root[:, None] * np.linalg.inv(np.eye(len(a)) + root[:, None] * precision * root) * root
+    nearest = correlation.argmax(axis=1)
+    nearest[: len(runs)] = runs
+    # regression on the coefficients of the nearest run; one for an old run, which is its own nearest
+    gain = (correlation[np.arange(len(correlation)), nearest][:, None] * a + tau) / (a + tau)
+    covariance = gain[:, :, None] * alone[nearest] * gain[:, None, :]
+    covariance[:, np.arange(len(a)), np.arange(len(a))] += (a + tau) * (1.0 - gain**2)
+    return mean, covariance
 
 
 def _from_coefficients(
@@ -48,7 +110,7 @@ def _from_coefficients(
 ) -> Predictions:
     """Losses from the distribution of the coefficients of old runs, then of new ones."""
     fresh = len(means) - len(runs)
-    own = extend_all(posterior.curves, posterior.summary, posterior.time, epochs, runs)
+    own = extend_all(posterior, epochs, runs)
     H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))
     slope = np.concatenate([own.slope, np.broadcast_to(H, (fresh, *H.shape))])  # (P, E, q)
     mean = np.matmul(slope, means[:, :, None])[:, :, 0]
@@ -67,3 +129,38 @@ def _scales(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array) -> 
     new = new_run_scales(scales.model, epochs)
     parts = zip((old.weights, old.scales, old.freedoms), (new.weights, new.scales, new.freedoms), strict=True)
     return Mixture(*(np.concatenate([a, np.repeat(b[:, None], fresh, axis=1)], axis=1) for a, b in parts))
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """Losses of P runs at common epochs, given their coefficients: mean = offset + slope . c, and a variance."""
+
+    offset: Array  # (P, E)
+    slope: Array  # (P, E, q)
+    variance: Array  # (P, E) of the noise-free losses at scale one
+
+
+def extend_all(posterior: Posterior, epochs: Array, runs: IntArray) -> Extensions:
+    """`summaries.extend` for many runs at once, without covariances between epochs. Observed epochs are smoothed."""
+    curves, time = posterior.curves, posterior.time
+    H, prior = time.basis(epochs), np.diag(time.covariance(epochs, epochs))
+    offset, variance = np.zeros((len(runs), len(epochs))), np.repeat(prior[None], len(runs), axis=0)
+    slope = np.repeat(H[None], len(runs), axis=0)
+    for index, (pattern, w) in enumerate(zip(curves.patterns, posterior.summary.whitened, strict=True)):
+        here = np.flatnonzero(curves.places[runs, 0] == index)
+        columns = curves.places[runs[here], 1]
+        t = pattern.epochs
+        seen = (np.arange(len(t))[None, :] < pattern.lengths[columns, None]).astype(np.float64)  # (n, T)
+        back = solve_lower(w.factor, time.covariance(t, epochs))  # (T, E)
+        offset[here] += w.losses[:-1, columns].T @ back
+        slope[here] -= np.matmul(back.T, w.basis[columns, :-1])
+        variance[here] -= seen @ (back * back)
+        own = pattern.last_epochs[columns] > 0
+        if own.any():  # the extra row for the last epoch of a thinned run
+            here, columns = here[own], columns[own]
+            cross = time.covariance(pattern.last_epochs[columns], epochs)
+            tail = (cross - w.tails[columns] @ back) / w.tail_scales[columns, None]  # (own, E)
+            offset[here] += w.losses[-1, columns][:, None] * tail
+            slope[here] -= w.basis[columns, -1][:, None, :] * tail[:, :, None]
+            variance[here] -= tail * tail
+    return Extensions(offset, slope, np.maximum(variance, 0.0))

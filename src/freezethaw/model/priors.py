@@ -1,4 +1,4 @@
-"""Prior densities of the model's hyperparameters, each with a sampler (the paper's appendix, section B)."""
+"""Priors of the hyperparameters: densities and samplers (paper: appendix B)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class Prior(Protocol):
-    """A distribution of one positive or real number."""
+    """A univariate distribution."""
 
     def log_density(self, x: float) -> float:
         """Log of the normalised density at x; minus infinity outside the support."""
@@ -59,13 +59,13 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Constant between `lower` and `upper`. An empty range, lower = upper, fixes the value."""
+    """Constant between `lower` and `upper`; lower = upper fixes the value."""
 
     lower: float
     upper: float
 
     def log_density(self, x: float) -> float:
-        """Log density at x; zero (a point mass) for the one value of an empty range."""
+        """Log density at x; zero if the value is fixed."""
         if not self.lower <= x <= self.upper:
             return -math.inf
         return -math.log(self.upper - self.lower) if self.upper > self.lower else 0.0

@@ -1,13 +1,16 @@
-"""What the curves say of the coefficients: sufficient statistics by one shared Cholesky factor.
+"""Sufficient statistics of the curves for their coefficients, by one shared Cholesky factor over epochs.
 
-A run's losses are y = H c + r with H = (h_1(t), ..., h_q(t)), coefficients c of its own, and a residual process r with
-covariance K_t. Forward substitution only looks back, so one factor L of the longest K_t serves every shorter curve:
-V = L^-1 H and u = L^-1 y once, and prefixes of their rows for each run. With the thin factorisation V = Q R,
+Paper: section 4.2 (gamma and Lambda of equation 11), in an equivalent form for q basis functions.
+
+The losses of a run are y = H c + r with H = (h_1(t), ..., h_q(t)), the coefficients c of the run, and a residual
+process r with covariance K_t. The leading block of a Cholesky factor is the factor of the leading block, so one factor
+L of the longest K_t serves every shorter curve: V = L^-1 H and u = L^-1 y are computed once, and each run uses its
+first rows. With the thin QR factorisation V = Q R,
 
     |u - V c|^2 = |u - Q Q^T u|^2 + |Q^T u - R c|^2,
 
-so that T losses become at most q *pseudo-observations* g = Q^T u of R c with unit noise, and a residual sum of squares
-that knows nothing of c. With q = 1 and h = 1 (the paper) R^2 = lambda_n and R g = gamma_n at zero mean. A run with no
+so T losses become at most q *pseudo-observations* g = Q^T u of R c with unit noise, and a residual sum of squares that
+does not depend on c. With q = 1 and h = 1 (the paper) R^2 = lambda_n and R g = gamma_n at zero mean. A run with no
 epoch has no row; a run with one epoch has one, whatever q is.
 """
 
@@ -27,7 +30,7 @@ Covariance = Callable[[Array, Array], Array]  # epochs (T,), (U,) -> (T, U), wit
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Basis functions of time, the residual's covariance over epochs, and the variance of the noise."""
+    """Basis functions of time, covariance of the residual over epochs, and variance of the noise."""
 
     basis: Basis
     covariance: Covariance
@@ -36,13 +39,13 @@ class TimeModel:
 
 @dataclass(frozen=True)
 class Whitened:
-    """One pattern after forward substitution. The last row holds a thinned run's own last epoch, else zeros."""
+    """One pattern after forward substitution. The last row is for the last epoch of a thinned run, otherwise zero."""
 
     factor: Array  # L (T, T)
-    basis: Array  # V (n, T + 1, q), zero beyond a run's length
+    basis: Array  # V (n, T + 1, q), zero after the last epoch of a run
     losses: Array  # u (T + 1, n), likewise
-    tails: Array  # (n, T) L^-1 k(t, last epoch), zero beyond the length and where there is none
-    tail_scales: Array  # (n,) conditional standard deviation of the last loss, 1 where there is none
+    tails: Array  # (n, T) L^-1 k(t, last epoch), zero after the last epoch of a run and for runs that are not thinned
+    tail_scales: Array  # (n,) conditional standard deviation of the last loss, 1 for runs that are not thinned
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Summary:
 
 
 def summarise(curves: Curves, time: TimeModel) -> Summary:
-    """Reduce every curve to its sufficient statistics: O(T^3 + N T^2) in a handful of library calls."""
+    """Reduce every curve to its sufficient statistics, in O(T^3 + N T^2)."""
     N, q = len(curves), time.basis(np.ones(1)).shape[1]
     R, g = np.zeros((N, q, q)), np.zeros((N, q))
     residuals, log_determinants = np.zeros(N), np.zeros(N)
@@ -101,7 +104,7 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
     tails, scales = np.zeros((n, len(t))), np.ones(n)
     own = np.flatnonzero(pattern.last_epochs > 0)
     if len(own):
-        # one more row of the factor for each run that has an epoch of its own: (l, d) with |l|^2 + d^2 = k(e, e)
+        # one more row of the factor for each thinned run: (l, d) with |l|^2 + d^2 = k(e, e) + noise
         e = pattern.last_epochs[own]
         tails[own] = (solve_lower(L, time.covariance(t, e)) * seen[:, own]).T
         variance = _diagonal(time.covariance, e) + time.noise - np.einsum("nt,nt->n", tails[own], tails[own])
@@ -122,7 +125,7 @@ def _diagonal(covariance: Covariance, t: Array) -> Array:
 
 
 def _thin_qr(V: Array, pattern: Pattern) -> tuple[Array, Array]:
-    """V = Q R for every run; runs that stopped at the same epoch share theirs, so each is factored once."""
+    """V = Q R for every run; runs with the same last epoch have the same factors, which are computed once."""
     first, which = pattern.distinct_ends
     distinct = V[first]
     short = distinct.shape[2] - distinct.shape[1]
@@ -134,7 +137,7 @@ def _thin_qr(V: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Extension:
-    """Losses at further epochs of one run, given its coefficients: mean = offset + slope . c, and a covariance."""
+    """Losses of one run at further epochs, given its coefficients: mean = offset + slope . c, and a covariance."""
 
     offset: Array  # (E,)
     slope: Array  # (E, q)   the paper's Omega
@@ -142,7 +145,7 @@ class Extension:
 
 
 def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: Array) -> Extension:
-    """Equation 15's conditional before the coefficients are integrated out; exact for a run with no epoch."""
+    """Equation 15 before the coefficients are integrated out; exact for a run with no epoch."""
     H, K = time.basis(epochs), time.covariance(epochs, epochs)
     place, column = curves.places[run]
     if place < 0:
@@ -156,37 +159,3 @@ def extend(curves: Curves, summary: Summary, time: TimeModel, run: int, epochs: 
         cross = time.covariance(np.array([last]), epochs)[0]
         back[-1] = (cross - w.tails[column] @ back[:-1]) / w.tail_scales[column]
     return Extension(back.T @ w.losses[:, column], H - back.T @ w.basis[column], K - back.T @ back)
-
-
-@dataclass(frozen=True)
-class Extensions:
-    """Losses of P runs at common epochs, given their coefficients: mean = offset + slope . c, and a variance."""
-
-    offset: Array  # (P, E)
-    slope: Array  # (P, E, q)
-    variance: Array  # (P, E) of the noise-free losses at scale one
-
-
-def extend_all(curves: Curves, summary: Summary, time: TimeModel, epochs: Array, runs: IntArray) -> Extensions:
-    """`extend` for many runs at once, without covariances between epochs. Epochs already seen are smoothed."""
-    H, prior = time.basis(epochs), np.diag(time.covariance(epochs, epochs))
-    offset, variance = np.zeros((len(runs), len(epochs))), np.repeat(prior[None], len(runs), axis=0)
-    slope = np.repeat(H[None], len(runs), axis=0)
-    for index, (pattern, w) in enumerate(zip(curves.patterns, summary.whitened, strict=True)):
-        here = np.flatnonzero(curves.places[runs, 0] == index)
-        columns = curves.places[runs[here], 1]
-        t = pattern.epochs
-        seen = (np.arange(len(t))[None, :] < pattern.lengths[columns, None]).astype(np.float64)  # (n, T)
-        back = solve_lower(w.factor, time.covariance(t, epochs))  # (T, E)
-        offset[here] += w.losses[:-1, columns].T @ back
-        slope[here] -= np.matmul(back.T, w.basis[columns, :-1])
-        variance[here] -= seen @ (back * back)
-        own = pattern.last_epochs[columns] > 0
-        if own.any():  # the bordered row of a thinned run's last epoch
-            here, columns = here[own], columns[own]
-            cross = time.covariance(pattern.last_epochs[columns], epochs)
-            tail = (cross - w.tails[columns] @ back) / w.tail_scales[columns, None]  # (own, E)
-            offset[here] += w.losses[-1, columns][:, None] * tail
-            slope[here] -= w.basis[columns, -1][:, None, :] * tail[:, :, None]
-            variance[here] -= tail * tail
-    return Extensions(offset, slope, np.maximum(variance, 0.0))

@@ -1,4 +1,4 @@
-"""Entropy search (paper: section 5, Algorithm 1): train the run whose next loss says most about the minimum.
+"""Entropy search (paper: section 5, Algorithm 1): train the run whose next loss is most informative about the minimum.
 
 The basket holds the old runs and new configurations with the highest expected improvement at the asymptote (section
 5.2). P_min over the basket is estimated by Monte Carlo. Each member's next loss is fantasised, and the member with the
@@ -11,7 +11,7 @@ samples; and the reduction is divided by the epochs paid, if switching runs has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Points, Posterior
-from freezethaw.model.predictions import Predictions, predict, predict_upper_bound
+from freezethaw.model.predictions import Predict, predict, predict_upper_bound
 from freezethaw.policy.acquisition import (
     SCREENED_OLD,
     Choice,
@@ -117,10 +117,7 @@ def preselect(posterior: Posterior, options: Options) -> tuple[IntArray, IntArra
 
 
 def asymptote_improvements(
-    posterior: Posterior,
-    runs: IntArray,
-    candidates: Array,
-    predict: Callable[[Posterior, IntArray, Array, Array], Predictions] = predict,
+    posterior: Posterior, runs: IntArray, candidates: Array, predict: Predict = predict
 ) -> Array:
     """Expected improvement of these runs, then of the candidates, over the lowest mean asymptote of these runs."""
     asymptotes = predict(posterior, runs, candidates, np.array([posterior.specification.horizon]))

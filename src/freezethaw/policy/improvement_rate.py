@@ -6,7 +6,7 @@ select them under a single sample: an upper bound for more than SCREENED_OLD run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Posterior
-from freezethaw.model.predictions import Predictions, predict, predict_upper_bound
+from freezethaw.model.predictions import Predict, Predictions, predict, predict_upper_bound
 from freezethaw.policy.acquisition import (
     SCREENED_NEW,
     SCREENED_OLD,
@@ -33,7 +33,6 @@ from freezethaw.policy.surprise import SPREAD, surprises
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Predict = Callable[[Posterior, IntArray, Array, Array], Predictions]
 
 OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
 

@@ -1,12 +1,12 @@
-"""Exploration in time: the chance that a run does what no forecast would have it do.
+"""Exploration in time: the probability that a run leaves its predictive distribution. Not in the paper.
 
-A forecast extends what was seen. Where no run has been trained long, nothing was seen that could contradict it: if all
-short curves are flat, the model is sure that long ones are, and never finds the run that falls late. So in each
-doubling of training time a run may surprise, and is then anywhere within the spread of all losses about its forecast.
-If n runs have been through that stretch, the chance is of the order of 1 / (n + 1) (Laplace's rule of succession).
-Runs speak for those that are like them: where all long runs lie in one corner of the space, they say little of the
-rest, whatever the forecasts there extend. Since a stretch costs as many epochs as it is long, all stretches get about
-the same share of what exploring costs, as in successive halving.
+Predictions extrapolate the observed curves. If no run has been trained for long and all short curves are flat, the
+model predicts that long curves are flat too, and a run that improves late is never found. So in each doubling of
+training time a run has a small probability of a *surprise*: its loss is then normal about its predicted mean with the
+standard deviation SPREAD of all losses. If n runs have been trained through that doubling, the probability is
+proportional to 1 / (n + 1) (Laplace's rule of succession). Runs are counted by their correlation with the run in
+question, so long runs in one region of the space say little about the others. A doubling costs as many epochs as it is
+long, so all doublings get about the same share of the exploration, as in successive halving.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SURPRISE = 0.05  # chance in a doubling of time that no run has seen
-SPREAD = 1.0  # of a run that surprises, in model units: that of all losses
+SURPRISE = 0.05  # probability of a surprise in a doubling of time that no run has been trained through
+SPREAD = 1.0  # standard deviation after a surprise, in model units
 
 
 def surprises(lengths: Array, correlation: Array, done: Array, epochs: Array, max_epochs: int) -> Array:
-    """(P, E) chance of a surprise of runs that stand at `done`, up to each epoch.
+    """(P, E) probability of a surprise between the epochs `done` (P,) of each run and each of the epochs (E,).
 
-    `lengths` (N,) are those of all runs, and `correlation` (P, N) how much each of them speaks for each of the P.
+    `lengths` (N,) are the trained epochs of all runs, `correlation` (P, N) their correlations with the P runs.
     """
-    edges = stretches(max_epochs)
-    seen = neighbours(correlation) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
+    edges = doublings(max_epochs)
+    seen = run_weights(correlation) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
     ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)  # (P, E, J)
     return np.asarray(-np.expm1(np.matmul(ahead, np.log1p(-SURPRISE / (1.0 + seen))[:, :, None])[:, :, 0]))
 
 
-def neighbours(correlation: Array) -> Array:
-    """(P, N) for how many runs each of the N counts: for one on average, and for more the more alike it is."""
+def run_weights(correlation: Array) -> Array:
+    """(P, N) weight of each run in the count of runs: proportional to the correlation, with a mean of one."""
     total = correlation.sum(axis=1, keepdims=True)
     counts = correlation * correlation.shape[1]
     return np.asarray(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0))
 
 
-def stretches(max_epochs: int) -> Array:
+def doublings(max_epochs: int) -> Array:
     """(J + 1,) edges of the doublings of time, in log2: epoch 1, epoch 2, epochs 3 and 4, 5 to 8, ..., the last cut."""
     last = np.log2(max(max_epochs, 1))
     return np.append(np.arange(-1.0, np.ceil(last)), last)
 
 
 def covered(start: Array, end: Array, edges: Array) -> Array:
-    """(..., J) share of each stretch that lies between two epochs, in log time."""
+    """(..., J) share of each doubling that lies between two epochs, in log time."""
     a, b = (np.log2(np.maximum(epoch, 0.5))[..., None] for epoch in (start, end))
     return np.asarray(np.clip(np.minimum(b, edges[1:]) - np.maximum(a, edges[:-1]), 0.0, None) / np.diff(edges))
