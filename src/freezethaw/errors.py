@@ -1,6 +1,9 @@
-"""Every error that freezethaw raises on purpose. Catch `FreezeThawError` to catch them all."""
+"""All errors of freezethaw. Catch `FreezeThawError` to catch them all."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class FreezeThawError(Exception):
@@ -77,3 +80,18 @@ class LeaseLost(StoreError):  # noqa: N818 - what happened, not a mistake
 
 class CheckpointError(StoreError):
     """A checkpoint cannot be saved, or none that can be trusted is there; the message says what was found."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Import optional libraries in this context: if one is missing or too old, the error names the extra to install."""
+    try:
+        yield
+    except MissingLibrary:
+        raise
+    except ModuleNotFoundError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise MissingLibrary(f'this needs {missing}: pip install "freezethaw[{name}]"') from None
+    except ImportError as error:
+        advice = f'pip install --upgrade "freezethaw[{name}]"'
+        raise MissingLibrary(f"this needs another version of {error.name or name} ({error}): {advice}") from error

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from freezethaw.errors import MissingLibrary
-from freezethaw.trainers import needing
+from freezethaw.errors import MissingLibrary, extra
 
 # adapter -> the library that it needs, and the extra that brings it
 ADAPTERS = {
@@ -26,7 +25,7 @@ ADAPTERS = {
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_missing_library_is_one_line(adapter):
-    library, extra = ADAPTERS[adapter]
+    library, name = ADAPTERS[adapter]
     code = f"""
 import sys
 sys.modules[{library!r}] = None  # as if it were not installed
@@ -36,13 +35,13 @@ except ImportError as error:
     print(error)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == f'this needs {library}: pip install "freezethaw[{extra}]"\n'
+    assert found.stdout == f'this needs {library}: pip install "freezethaw[{name}]"\n'
 
 
 def test_a_library_that_is_too_old_is_not_called_missing():
     with (
         pytest.raises(MissingLibrary, match=r'another version of json .*: pip install --upgrade "freezethaw\[torch\]"'),
-        needing.extra("torch"),
+        extra("torch"),
     ):
         from json import a_name_of_tomorrow  # noqa: F401
 

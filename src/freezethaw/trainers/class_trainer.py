@@ -1,7 +1,8 @@
-"""A class as a training: made for a start or thaw, asked for one epoch after the other.
+"""Training by a class.
 
-An object stays in memory for a while after its run was frozen (`Checkpoints(in_memory=...)`); a thaw that finds it
-there neither builds nor loads. What the next epoch needs must therefore be in the object, not in global variables.
+An object is built for a start or thaw. It stays in memory for a while after its run is frozen
+(`Checkpoints(in_memory=...)`); a thaw then neither builds nor loads. So all state must be in the object, not in global
+variables.
 
 class Network:
 def __init__(self, config, seed): ...      # or a class method build(config, seed)
@@ -22,18 +23,18 @@ from freezethaw.errors import TrainingError
 from freezethaw.trainers.protocol import TrainingRun
 
 METHODS = ("train_epoch", "save", "load")
-RESERVED = ("self", "loss", "save")  # names that a metric cannot have
+RESERVED = ("self", "loss", "save")  # not allowed as names of metrics
 RETURNS = "return the loss, (loss, metrics), or a dict with 'loss'"
 
 
 @dataclass(frozen=True)
 class ClassTrainer:
-    """A training function made of a class."""
+    """A training function for a class."""
 
     trained: type
 
     def __call__(self, run: TrainingRun) -> None:
-        """Build, load where there is something to load, then train epoch by epoch."""
+        """Build the object, load a checkpoint if there is one, and train epoch by epoch."""
         model: Any = run.kept
         if model is None:
             model = getattr(self.trained, "build", self.trained)(run.config, run.seed)
@@ -46,9 +47,9 @@ class ClassTrainer:
 
 
 def function_of(trained: type) -> ClassTrainer:
-    """The class as a training function; raises TrainingError where it lacks a method."""
+    """A training function for a class; raises TrainingError if a method is missing."""
     if not isinstance(trained, type):
-        raise TrainingError(f"function_of takes a class, not {trained!r}")
+        raise TrainingError(f"function_of needs a class, not {trained!r}")
     missing = [name for name in METHODS if not callable(getattr(trained, name, None))]
     if missing:
         raise TrainingError(
@@ -73,7 +74,7 @@ def _metrics(found: Mapping[Any, Any], name: str) -> dict[str, Any]:
     metrics = {str(key): value for key, value in found.items()}
     for key in RESERVED:
         if key in metrics:
-            raise TrainingError(f"{name}.train_epoch gave a metric named {key!r}; choose another name for it")
+            raise TrainingError(f"{name}.train_epoch returned a metric named {key!r}; use another name")
     return metrics
 
 
@@ -83,4 +84,4 @@ def _number(loss: Any, name: str) -> float:
             return float(loss)
     except (TypeError, ValueError):
         pass
-    raise TrainingError(f"{name}.train_epoch gave {loss!r} as its loss; {RETURNS}")
+    raise TrainingError(f"{name}.train_epoch returned the loss {loss!r}; {RETURNS}")

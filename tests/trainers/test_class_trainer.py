@@ -101,7 +101,7 @@ def test_a_missing_method_is_named():
 
     with pytest.raises(TrainingError, match="Half cannot be trained: it has no method save and no method load"):
         function_of(Half)
-    with pytest.raises(TrainingError, match="takes a class"):
+    with pytest.raises(TrainingError, match="needs a class"):
         function_of(print)
 
 
