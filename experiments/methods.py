@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks import records
 from benchmarks.rivals import plain
-from benchmarks.simulate import Over
+from benchmarks.simulate import SimulationEnded
 
 import freezethaw as ft
 from experiments.baseline import warped_gp
@@ -73,7 +74,7 @@ def by_tune(task: Task, **named: Any) -> None:
 
 def on_bench(search: Callable[[Any], None], task: Task) -> None:
     """A method that trains runs itself."""
-    with suppress(Over):
+    with suppress(SimulationEnded):
         search(Bench(task.problem, task.seed, task.budget, task.diary, task.folder))
 
 
@@ -118,5 +119,6 @@ def study(problem: Problem, method: str, seed: int, budget: int | None = None, f
         "budget": budget,
         "max_epochs": problem.max_epochs,
         "version": f"freezethaw {ft.__version__}",
+        "commit": records.commit(),
         **diary.record(budget),
     }

@@ -189,12 +189,12 @@ def main() -> int:
             "overhead_eight": lambda: parts.cost(place, count(400), 8, "0.1 1.0"),
             "storm": lambda: parts.fly(place, count(1000), 8, **fire),
         }
-        for name, play in plan.items():
+        for name, scenario in plan.items():
             if given.only and name not in given.only:
                 continue
             print(name, flush=True)
             load = os.getloadavg()[0]
-            found[name] = play() | {"load_before": round(load, 1), "share": given.share, "commit": _commit()}
+            found[name] = scenario() | {"load_before": round(load, 1), "share": given.share, "commit": _commit()}
             print(f"  {found[name]}", flush=True)
             given.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0
