@@ -38,7 +38,7 @@ class Pruned:
     table: str
     seen: np.ndarray  # epochs
     last: np.ndarray  # loss at that epoch
-    truth: np.ndarray  # loss at the last epoch of the table, which nobody but the table knows
+    truth: np.ndarray  # loss at the last epoch of the table, unknown to the model
     quantiles: np.ndarray  # (3, trials): 5, 50 and 95 % of our forecast of it
 
 

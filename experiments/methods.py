@@ -30,7 +30,7 @@ from freezethaw.study.threads import one_thread
 
 
 class Interrupted(Exception):  # noqa: N818 - an end, not a mistake
-    """A study was asked to leave before its end; the same call goes on."""
+    """A study was stopped before its end; the same call continues it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ Method = Callable[[Task], None]
 
 
 def by_tune(task: Task, **named: Any) -> None:
-    """Ours: one worker in this process, and a store, so that the same call goes on after an interruption."""
+    """Ours: one worker in this process, with a store, so that the same call continues after an interruption."""
     problem, diary = task.problem, task.diary
 
     def train(run: Any) -> None:
@@ -95,9 +95,9 @@ TITLES = {
 
 
 def study(problem: Problem, method: str, seed: int, budget: int | None = None, folder: Path | None = None) -> Any:
-    """Run one study; its record. With a folder, one that was interrupted there goes on, and the folder goes at its end.
+    """Run one study; its record. With a folder, an interrupted study continues; the folder is removed at its end.
 
-    Raises Interrupted where it was asked to leave.
+    Raises Interrupted if it was stopped.
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="freezethaw-experiment-") as home:

@@ -1,4 +1,4 @@
-"""The runtime under fire, and what it costs: real processes of `ft.tune`, killed and asked to leave.
+"""Fault tests of the runtime, and its overhead: real processes of `ft.tune` that are killed or stopped.
 
 python -m benchmarks.faults.runtime                 all of it; benchmarks/results/faults_runtime.json
 python -m benchmarks.faults.runtime --only kill_parent --share 0.1

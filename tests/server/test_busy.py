@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_writers_do_not_notice_the_page(tmp_path):
-    sizes = ["--processes", "8", "--visitors", "2", "--seconds", "4", "--rounds", "1"]
+    sizes = ["--processes", "8", "--clients", "2", "--seconds", "4", "--rounds", "1"]
     command = [sys.executable, "-m", "benchmarks.page", *sizes, "--output", tmp_path / "page.json"]
     subprocess.run(command, cwd=ROOT, check=True, timeout=240)
     closed, opened = json.loads((tmp_path / "page.json").read_text())["rounds"]
