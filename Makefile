@@ -70,20 +70,20 @@ latency: $(VENV)/.dev  ## benchmark: seconds and memory of the model
 REGRET ?= build/regret
 RIVALS_VENV ?= build/rivals
 
-regret: $(VENV)/.dev  ## benchmark: the search, beside recorded rivals; RIVALS=1 plays those anew too
+regret: $(VENV)/.dev  ## benchmark: regret of the search, beside published rivals; RIVALS=1 runs those too
 	$(if $(RIVALS),$(MAKE) rivals)
 	$(BIN)/python -m benchmarks.regret --all --out $(REGRET) $(ARGS)
 	$(BIN)/python -m benchmarks.ablation --out $(REGRET) $(ARGS)
 
-# torch first: on Linux the index of CPU builds spares gigabytes
+# torch first: on Linux the index of CPU builds saves gigabytes
 $(RIVALS_VENV)/.ready: benchmarks/rivals/requirements.txt
 	$(PYTHON) -m venv $(RIVALS_VENV)
 	$(RIVALS_VENV)/bin/python -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu $$(grep '^torch==' $<)
 	$(RIVALS_VENV)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
-rivals: $(RIVALS_VENV)/.ready  ## play the rivals of the regret benchmark anew; what is in build/regret is not repeated
-	PYTHONPATH=src:. $(RIVALS_VENV)/bin/python -W ignore -m benchmarks.rivals.play --out $(REGRET) $(RIVALS_ARGS)
+rivals: $(RIVALS_VENV)/.ready  ## run the rivals of the regret benchmark; what is in build/regret is not repeated
+	PYTHONPATH=src:. $(RIVALS_VENV)/bin/python -W ignore -m benchmarks.rivals.run --out $(REGRET) $(RIVALS_ARGS)
 
 store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against the bare driver
 	$(BIN)/python -m benchmarks.store $(ARGS)
@@ -109,6 +109,7 @@ bench: forecast latency regret store faults fire ray workers crowd  ## all bench
 paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: a small version in minutes
 	$(BIN)/python -m experiments.compare $(if $(QUICK),--quick) $(ARGS)
 	$(BIN)/python -m experiments.forecasts $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(BIN)/python -m experiments.results)
 	$(BIN)/python -m experiments.draw $(if $(QUICK),--quick)
 	$(BIN)/python -m experiments.findings $(if $(QUICK),--quick)
 

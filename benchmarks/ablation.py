@@ -1,8 +1,8 @@
-"""From the paper's method to ours, one change at a time: the robust transform, the model with a drop, the policy.
+"""Ablation from the paper's method to the default, one change at a time: transform, model, policy.
 
     python -m benchmarks.ablation --suite taskset lcbench --seeds 5
 
-Takes the arguments of benchmarks.regret; its games of the last line are the very games recorded there.
+Takes the arguments of benchmarks.regret; the simulations of the last line are those of benchmarks.regret.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from benchmarks.regret import parser_of, run, selected
 from benchmarks.scores import print_table
 
 AT = (50, 100, 200, 300)
-ROBUST = ("model.loss_units.STANDARDISED", frozenset())  # the robust transform for the paper's model too
-LINES = {  # each line differs from the one above it in one thing
+ROBUST = ("model.observations.STANDARDISED", frozenset())  # the robust transform for the paper's model too
+LINES = {  # each line differs from the one above in one option
     "paper": {"variant": "paper", "model": "paper", "policy": "entropy_search"},
     "+ transform": {"variant": "transform", "model": "paper", "policy": "entropy_search", "constants": (ROBUST,)},
     "+ drop": {"variant": "drop", "policy": "entropy_search"},
@@ -27,20 +27,20 @@ LINES = {  # each line differs from the one above it in one thing
 
 
 def summarise(found: list[dict], suite: str, mode: str) -> dict[str, dict]:
-    """Of each line: mean regret at milestones, and what the line above has more, with its standard error."""
-    games = report.gather(found, suite, mode, "regret")
+    """For each line: mean regret at milestones, and the gain over the line above, with its standard error."""
+    simulations = report.gather(found, suite, mode, "regret")
     lines, above = {}, None
     for line, options in LINES.items():
-        played = games.get(Setup("", 0, **options).method, {})
-        entry = {"games": len(played), "mean": {}, "gain": {}}
+        simulated = simulations.get(Setup("", 0, **options).method, {})
+        entry = {"simulations": len(simulated), "mean": {}, "gain": {}}
         for at in AT:
-            values = list(report.at_milestone(played, at).values())
+            values = list(report.at_milestone(simulated, at).values())
             if values:
                 entry["mean"][str(at)] = round(float(np.mean(values)), 4)
-            gain = report.paired(above, played, at) if above else None
+            gain = report.paired(above, simulated, at) if above else None
             if gain is not None:
                 entry["gain"][str(at)] = {key: round(value, 4) for key, value in gain.items()}
-        lines[line], above = entry, played
+        lines[line], above = entry, simulated
     return lines
 
 
@@ -49,18 +49,18 @@ def show(title: str, lines: dict[str, dict]) -> None:
     for line, entry in lines.items():
         gains = [entry["gain"].get(str(at)) for at in AT]
         body.append(
-            [line, str(entry["games"])]
+            [line, str(entry["simulations"])]
             + [f"{entry['mean'][str(at)]:.3f}" if str(at) in entry["mean"] else "" for at in AT]
             + [f"{g['difference']:+.3f}±{g['error']:.3f}" if g else "" for g in gains]
         )
-    print(f"\n{title}: mean regret, and the gain over the line above in the same games")
-    print_table(["line", "games", *map(str, AT), *(f"gain {at}" for at in AT)], body)
+    print(f"\n{title}: mean regret, and the gain over the line above in the same simulations")
+    print_table(["line", "simulations", *map(str, AT), *(f"gain {at}" for at in AT)], body)
 
 
 def main() -> None:
     args = parser_of(__doc__).parse_args()
-    games = selected(args)
-    setups = [Setup(n, s, args.budget, m, **options) for n, s, m in games for options in LINES.values()]
+    simulations = selected(args)
+    setups = [Setup(n, s, args.budget, m, **options) for n, s, m in simulations for options in LINES.values()]
     run(setups, args.out, args.processes)
     found = records.everything(args.out)
     summary = {f"{suite}, {mode}": summarise(found, suite, mode) for suite in args.suite for mode in args.mode}

@@ -68,7 +68,7 @@ def begun(store: str, share: float, seed: int) -> ft.Study:
     return ft.Study.open(store, "crowd")
 
 
-def play(share: float, decisions: int, seed: int = 0) -> dict[str, Any]:
+def simulate(share: float, decisions: int, seed: int = 0) -> dict[str, Any]:
     """Let the workers take so many decisions, after one each to begin with."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +170,7 @@ def main() -> int:
     found |= {"commit": commit.stdout.strip(), "epoch_seconds": SECONDS, "seed": given.seed, "stages": []}
     for share in given.shares:
         load, begin = os.getloadavg()[0], time.perf_counter()
-        stage = play(share, given.decisions, given.seed) | {"load_before": round(load, 1)}
+        stage = simulate(share, given.decisions, given.seed) | {"load_before": round(load, 1)}
         found["stages"].append(stage | {"seconds_in_all": round(time.perf_counter() - begin, 1)})
         print(found["stages"][-1], flush=True)
         given.output.write_text(json.dumps(found, indent=1) + "\n")

@@ -38,7 +38,7 @@ class Pruned:
     table: str
     seen: np.ndarray  # epochs
     last: np.ndarray  # loss at that epoch
-    truth: np.ndarray  # loss at the last epoch of the table, which nobody but the table knows
+    truth: np.ndarray  # loss at the last epoch of the table, unknown to the model
     quantiles: np.ndarray  # (3, trials): 5, 50 and 95 % of our forecast of it
 
 
@@ -78,7 +78,7 @@ def imported(table: tables.Table, url: str, store: str | None) -> tuple[ft.Study
     return study, time.perf_counter() - begin
 
 
-def played(table: tables.Table, seed: int = 0) -> tuple[Pruned, dict[str, float]]:
+def forecast_pruned(table: tables.Table, seed: int = 0) -> tuple[Pruned, dict[str, float]]:
     """The pruned trials of one table with their forecasts; and seconds."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/optuna.db"
@@ -130,7 +130,7 @@ def main() -> int:
     found |= {"commit": commit.stdout.strip(), "load": round(os.getloadavg()[0], 1), "seed": 0, "tables": {}}
     for suite in TABLES:
         table = next(t for name, t in tables.load().items() if name.startswith(suite))
-        pruned, seconds = played(table)
+        pruned, seconds = forecast_pruned(table)
         rounded = {name: round(value, 2) for name, value in seconds.items()}
         found["tables"][table.name] = summary(pruned) | {"seconds": rounded}
         print(table.name, found["tables"][table.name], flush=True)

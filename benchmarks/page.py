@@ -1,10 +1,10 @@
 """Does opening the page slow or lock a running study? Many writers to one store, without the page and with it open.
 
 Writers record losses as in `benchmarks.store`. In every second round `freezethaw dashboard` serves the store in a
-process of its own, and several visitors do what an open page does: listen for changes, and fetch the live part and the
+process of its own, and several clients do what an open page does: listen for changes, and fetch the live part and the
 figures again and again.
 
-    python -m benchmarks.page [--processes 64] [--visitors 4] [--seconds 10] [--rounds 3]
+    python -m benchmarks.page [--processes 64] [--clients 4] [--seconds 10] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def page_of(url: str) -> Iterator[tuple[str, str]]:
             process.terminate()
 
 
-class Visitors:
+class Clients:
     """Pages that are open: they look again and again until they are closed."""
 
     def __init__(self, address: str, token: str, count: int) -> None:
@@ -65,7 +65,7 @@ class Visitors:
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._visit, daemon=True) for _ in range(count)]
 
-    def __enter__(self) -> Visitors:
+    def __enter__(self) -> Clients:
         for thread in self._threads:
             thread.start()
         return self
@@ -98,12 +98,12 @@ class Visitors:
         return urllib.request.urlopen(request, timeout=60)
 
 
-def one_round(url: str, processes: int, seconds: float, visitors: int) -> dict[str, Any]:
+def one_round(url: str, processes: int, seconds: float, clients: int) -> dict[str, Any]:
     """What the writers managed, and how the page answered where it was open."""
     ft.Study(SPACE, MAX_EPOCHS, name="bench", store=url).close()
-    if not visitors:
+    if not clients:
         return {"page": "closed"} | measure(ours, url, processes, seconds)
-    with page_of(url) as (address, token), Visitors(address, token, visitors) as looking:
+    with page_of(url) as (address, token), Clients(address, token, clients) as looking:
         found = measure(ours, url, processes, seconds)
     answers = {
         "page_answers": len(looking.answers),
@@ -117,7 +117,7 @@ def one_round(url: str, processes: int, seconds: float, visitors: int) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=64)
-    parser.add_argument("--visitors", type=int, default=4)
+    parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -125,19 +125,19 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(given.rounds):
-            for visitors in (0, given.visitors):
-                url = f"sqlite:///{folder}/{turn}-{visitors}.db"
-                row = {"round": turn} | one_round(url, given.processes, given.seconds, visitors)
+            for clients in (0, given.clients):
+                url = f"sqlite:///{folder}/{turn}-{clients}.db"
+                row = {"round": turn} | one_round(url, given.processes, given.seconds, clients)
                 rows.append(row)
                 print(
                     f"page {row['page']:<6}  {row['commits_per_second']:>6.0f} commits/s   wait: worst "
                     f"{row['worst_wait']:.2f} s, median {1000 * row['median_wait']:.0f} ms   failed "
                     f"{len(row['failures'])}"
-                    + (f"   {row['page_answers']} answers, worst {row['page_worst']:.1f} s" if visitors else ""),
+                    + (f"   {row['page_answers']} answers, worst {row['page_worst']:.1f} s" if clients else ""),
                     flush=True,
                 )
     machine = {"python": platform.python_version(), "cores": os.cpu_count()}
-    sizes = {key: getattr(given, key) for key in ("processes", "visitors", "seconds")}
+    sizes = {key: getattr(given, key) for key in ("processes", "clients", "seconds")}
     given.output.write_text(json.dumps(sizes | {"machine": machine, "rounds": rows}, indent=1) + "\n")
 
 

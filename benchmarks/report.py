@@ -1,4 +1,4 @@
-"""The tables of all recorded games: means over each suite, differences from ours, ratios, and table by table."""
+"""Tables of all recorded simulations: means of each suite, paired differences, ratios, and table by table."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ PAIRED = (50, 100, 200, 300, 1000)
 SUITES = ("taskset", "lcbench", "arlbench")
 AXES = {"regret": "epochs", "regret_by_seconds": "seconds, in epochs of the table's mean"}
 
-Game = tuple[str, int]  # table, seed
-Played = dict[Game, dict[str, float]]  # regret at each milestone
+Key = tuple[str, int]  # table, seed
+Regrets = dict[Key, dict[str, float]]  # by simulation: regret at each milestone
 
 
-def gather(found: list[dict], suite: str, mode: str, axis: str) -> dict[str, Played]:
-    """Regret of each method in each game. A milestone is read from the game with the smallest budget that has it."""
-    games: dict[str, Played] = defaultdict(dict)
+def gather(found: list[dict], suite: str, mode: str, axis: str) -> dict[str, Regrets]:
+    """Regret of each method in each simulation. A milestone is taken from the smallest budget that has it."""
+    simulations: dict[str, Regrets] = defaultdict(dict)
     for record in sorted(found, key=lambda r: -r.get("budget", 0)):
         if record["mode"] == mode and record["table"].startswith(f"{suite}/") and axis in record:
-            games[record["method"]].setdefault((record["table"], record["seed"]), {}).update(record[axis])
-    return dict(games)
+            simulations[record["method"]].setdefault((record["table"], record["seed"]), {}).update(record[axis])
+    return dict(simulations)
 
 
-def at_milestone(played: Played, at: int) -> dict[Game, float]:
-    """Regret of those games that have this milestone."""
-    return {game: regret[str(at)] for game, regret in played.items() if str(at) in regret}
+def at_milestone(simulated: Regrets, at: int) -> dict[Key, float]:
+    """Regret of the simulations that have this milestone."""
+    return {simulation: regret[str(at)] for simulation, regret in simulated.items() if str(at) in regret}
 
 
-def paired(theirs: Played, ours: Played, at: int) -> dict[str, float] | None:
-    """Theirs less ours over games that both played, with its standard error.
+def paired(theirs: Regrets, ours: Regrets, at: int) -> dict[str, float] | None:
+    """The mean difference, theirs minus ours, over common simulations, with its standard error.
 
-    A rival recorded as means over seeds (seed -1) is held against our mean over seeds, table by table.
+    A rival recorded as means over seeds (seed -1) is compared with our mean over seeds, by table.
     """
     left, right = at_milestone(theirs, at), at_milestone(ours, at)
     if any(seed < 0 for _, seed in left):
@@ -48,45 +48,45 @@ def paired(theirs: Played, ours: Played, at: int) -> dict[str, float] | None:
     a, b = np.array([left[k] for k in both]), np.array([right[k] for k in both])
     error = float((a - b).std(ddof=1) / np.sqrt(len(both)))
     ratio = float(b.mean() / a.mean()) if a.mean() > 0 else float("nan")
-    return {"difference": float((a - b).mean()), "error": error, "games": len(both), "ratio": ratio}
+    return {"difference": float((a - b).mean()), "error": error, "simulations": len(both), "ratio": ratio}
 
 
-def summarise(games: dict[str, Played], baseline: str) -> dict[str, Any]:
-    """Of each method: games, mean regret at milestones, and what it has more than the baseline at some of them."""
-    ours = games.get(baseline, {})
+def summarise(simulations: dict[str, Regrets], baseline: str) -> dict[str, Any]:
+    """For each method: number of simulations, mean regret, and the paired difference from the baseline."""
+    ours = simulations.get(baseline, {})
     summary: dict[str, Any] = {}
-    for method, played in games.items():
-        means = {at: list(at_milestone(played, at).values()) for at in AT}
+    for method, simulated in simulations.items():
+        means = {at: list(at_milestone(simulated, at).values()) for at in AT}
         summary[method] = {
-            "games": len(played),
+            "simulations": len(simulated),
             "mean": {str(at): round(float(np.mean(v)), 4) for at, v in means.items() if v},
-            "paired": {} if method == baseline else _all_paired(played, ours),
+            "paired": {} if method == baseline else _all_paired(simulated, ours),
         }
     return summary
 
 
-def _all_paired(played: Played, ours: Played) -> dict[str, dict[str, float]]:
-    found = {str(at): paired(played, ours, at) for at in PAIRED}
+def _all_paired(simulated: Regrets, ours: Regrets) -> dict[str, dict[str, float]]:
+    found = {str(at): paired(simulated, ours, at) for at in PAIRED}
     return {at: {k: round(v, 4) for k, v in pair.items()} for at, pair in found.items() if pair is not None}
 
 
 def report(found: list[dict], baseline: str = OURS, by_table: bool = False) -> dict[str, Any]:
-    """Prints all tables; the summary of them."""
+    """Print all tables and return their summary."""
     summary: dict[str, Any] = {}
     for axis, unit in AXES.items():
         for mode in ("candidates", "free"):
             for suite in SUITES:
-                games = gather(found, suite, mode, axis)
-                if not games:
+                simulations = gather(found, suite, mode, axis)
+                if not simulations:
                     continue
                 name = f"{suite}, {mode}, by {unit}"
-                told = f"{baseline}, seconds told"  # by seconds, the game in which the study knows them
-                held = told if axis == "regret_by_seconds" and told in games else baseline
-                summary[name] = summarise(games, held)
-                print(f"\n{name}: mean regret, and what each has more than {held} in the same games")
-                _print_suite(summary[name], held)
+                timed = f"{baseline}, seconds told"
+                reference = timed if axis == "regret_by_seconds" and timed in simulations else baseline
+                summary[name] = summarise(simulations, reference)
+                print(f"\n{name}: mean regret, and the difference from {reference} in the same simulations")
+                _print_suite(summary[name], reference)
                 if by_table:
-                    _print_by_table(games, held)
+                    _print_by_table(simulations, reference)
     _print_ratios(found, summary, baseline)
     _print_diverging(found, summary, baseline)
     return summary
@@ -96,24 +96,24 @@ def _print_suite(summary: dict[str, Any], baseline: str) -> None:
     body = []
     for method in sorted(summary, key=lambda m: (m != baseline, not m.startswith(OURS), m)):
         entry = summary[method]
-        row = [method, str(entry["games"]), *(_number(entry["mean"].get(str(at))) for at in AT)]
+        row = [method, str(entry["simulations"]), *(_number(entry["mean"].get(str(at))) for at in AT)]
         for at in PAIRED:
             pair = entry["paired"].get(str(at))
             row.append(f"{pair['difference']:+.3f}±{pair['error']:.3f}" if pair else "")
         body.append(row)
-    print_table(["method", "games", *map(str, AT), *(f"d{at}" for at in PAIRED)], body)
+    print_table(["method", "simulations", *map(str, AT), *(f"d{at}" for at in PAIRED)], body)
 
 
-def _print_by_table(games: dict[str, Played], baseline: str) -> None:
-    """Ours beside the rival that is best on each table, at 100 and at 200."""
+def _print_by_table(simulations: dict[str, Regrets], baseline: str) -> None:
+    """Ours and the best rival of each table, after 100 and 200 epochs."""
     body = []
-    ours = {at: _by_table(at_milestone(games.get(baseline, {}), at)) for at in (100, 200)}
-    rivals = {m: played for m, played in games.items() if not m.startswith(OURS)}
+    ours = {at: _by_table(at_milestone(simulations.get(baseline, {}), at)) for at in (100, 200)}
+    rivals = {m: simulated for m, simulated in simulations.items() if not m.startswith(OURS)}
     for table in sorted(ours[100]):
         row = [table]
         for at in (100, 200):
             mine = ours[at].get(table)
-            theirs = {m: _by_table(at_milestone(played, at)).get(table) for m, played in rivals.items()}
+            theirs = {m: _by_table(at_milestone(simulated, at)).get(table) for m, simulated in rivals.items()}
             theirs = {m: float(np.mean(values)) for m, values in theirs.items() if values}
             if not mine or not theirs:
                 row += ["", "", "", ""]
@@ -129,23 +129,23 @@ def _print_by_table(games: dict[str, Played], baseline: str) -> None:
 
 
 def _print_ratios(found: list[dict], summary: dict[str, Any], baseline: str) -> None:
-    """Our regret over that of ASHA, over the same games; free over candidates; several workers over one."""
+    """Ratios over common simulations: ours to ASHA, free to candidates, several workers to one."""
     summary["ratios"] = ratios = {}
     for suite in SUITES:
-        games = gather(found, suite, "candidates", "regret")
-        ours = games.get(baseline, {})
-        wanted = {f"{baseline} / {ASHA}": (games.get(ASHA, {}), ours)}
+        simulations = gather(found, suite, "candidates", "regret")
+        ours = simulations.get(baseline, {})
+        wanted = {f"{baseline} / {ASHA}": (simulations.get(ASHA, {}), ours)}
         wanted["free / candidates"] = (ours, gather(found, suite, "free", "regret").get(baseline, {}))
-        for method, played in games.items():
+        for method, simulated in simulations.items():
             if method.startswith(f"{baseline}, ") and method.endswith(" workers"):
-                wanted[f"{method.removeprefix(baseline + ', ')} / one"] = (ours, played)
+                wanted[f"{method.removeprefix(baseline + ', ')} / one"] = (ours, simulated)
         for what, (below, above) in wanted.items():
             pairs = {str(at): paired(below, above, at) for at in PAIRED}
             line = {at: round(pair["ratio"], 3) for at, pair in pairs.items() if pair is not None}
             if line:
                 ratios.setdefault(suite, {})[what] = line
     if ratios:
-        print("\nratios of mean regret, over the same games")
+        print("\nratios of mean regret, over the same simulations")
         body = [
             [f"{s}: {what}", *(_number(v.get(str(at))) for at in PAIRED)]
             for s, r in ratios.items()
@@ -155,13 +155,19 @@ def _print_ratios(found: list[dict], summary: dict[str, Any], baseline: str) -> 
 
 
 def _print_diverging(found: list[dict], summary: dict[str, Any], baseline: str) -> None:
-    """Share of epochs, and of runs, on rows that diverge sooner or later; only tables that have such rows count."""
+    """Share of epochs and of runs on rows that diverge, over tables that have such rows."""
     summary["diverging"] = shares = {}
     for suite in SUITES:
-        games = [r["diverging"] for r in found if r["method"] == baseline and r["table"].startswith(f"{suite}/")]
-        games = [game for game in games if game["random"] > 0]
-        if games:
-            mean = shares[suite] = {key: round(float(np.mean([g[key] for g in games])), 4) for key in games[0]}
+        simulations = [
+            r["diverging"]
+            for r in found
+            if r["method"] == baseline and "diverging" in r and r["table"].startswith(f"{suite}/")
+        ]
+        simulations = [simulation for simulation in simulations if simulation["random"] > 0]
+        if simulations:
+            mean = shares[suite] = {
+                key: round(float(np.mean([g[key] for g in simulations])), 4) for key in simulations[0]
+            }
             print(
                 f"\n{suite}: {mean['share']:.1%} of epochs on rows that diverge, at random {mean['random']:.1%};",
                 end=" ",
@@ -169,7 +175,7 @@ def _print_diverging(found: list[dict], summary: dict[str, Any], baseline: str) 
             print(f"{mean['runs']:.1%} of runs, at random {mean['random_runs']:.1%}")
 
 
-def _by_table(regrets: dict[Game, float]) -> dict[str, list[float]]:
+def _by_table(regrets: dict[Key, float]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for (table, _), value in regrets.items():
         found.setdefault(table, []).append(value)

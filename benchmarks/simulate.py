@@ -1,7 +1,7 @@
-"""Play a table: a tuner asks for epochs of its rows, the table answers, and the regret is recorded.
+"""Simulate a search on a table: a tuner requests epochs of rows, and the regret is recorded.
 
-Only NumPy, the tables and their spaces are needed here, so that rivals in an environment of their own play the very
-same game.
+This module needs only NumPy, the tables and their spaces, so that rivals use the same simulation in their own
+environment.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ import numpy as np
 from benchmarks.tables import Table
 
 AT = (25, 50, 100, 200, 300, 500, 1000)
-CONFIGS = 1000  # rows that may be chosen, as in the recorded games of ifBO
+CONFIGS = 1000  # rows that may be chosen, as in the published results of ifBO
 
 
-class Over(Exception):  # noqa: N818 - an end, not a mistake
-    """The budget is spent."""
+class SimulationEnded(Exception):  # noqa: N818
+    """The budget is spent, or all rows are used."""
 
 
 @dataclass
-class Game:
-    """One table, one seed, a number of epochs to spend. Where a table has several seeds, each row draws one."""
+class Simulation:
+    """One table, one seed and a budget of epochs. If a table has several seeds, one is drawn for each row."""
 
     table: Table
     seed: int
     budget: int  # epochs
     spent: int = 0
-    elapsed: float = 0.0  # seconds of training, where the table has them
+    elapsed: float = 0.0  # seconds of training, if the table has them
     curve: list[float] = field(default_factory=list)  # regret after each epoch
     clock: list[float] = field(default_factory=list)  # seconds after each epoch
-    best: float = np.inf  # lowest loss shown
-    recommended: float = np.inf  # true loss of what the tuner recommends
-    opinion: bool = False  # whether the tuner says itself what it recommends
+    best: float = np.inf  # lowest loss observed
+    recommended: float = np.inf  # true loss of the recommendation
+    recommends: bool = False  # whether the tuner makes its own recommendations
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng([self.seed, *self.table.name.encode()])
         losses = self.table.losses[:CONFIGS]
         self.shown = losses[np.arange(len(losses)), rng.integers(losses.shape[1], size=len(losses))]
-        self.true = losses.mean(axis=1)  # what a recommendation is worth
+        self.true = losses.mean(axis=1)  # scores recommendations
         finite = np.where(np.isfinite(self.true), self.true, np.inf)
         ends = finite[np.isfinite(finite[:, -1]), -1]
         self.lowest, self.median = float(finite.min()), float(np.median(ends))
@@ -61,29 +61,29 @@ class Game:
         return 1.0 if self.seconds is None else float(self.seconds.mean())
 
     def price(self, row: int, count: int = 1) -> float:
-        """Seconds of the next epochs of a row; one for each where the table has none."""
+        """Seconds of the next epochs of a row; one per epoch if the table has no times."""
         start = int(self.done[row])
         return float(count) if self.seconds is None else float(self.seconds[row, start : start + count].sum())
 
     def train(self, row: int) -> float:
-        """One more epoch of a row; its loss. The lowest loss shown is taken as recommended until `recommend`."""
+        """Train one more epoch of a row. Without `recommend`, the lowest observed loss is the recommendation."""
         if self.spent >= self.budget:
-            raise Over
+            raise SimulationEnded
         self.elapsed += self.price(row)
         loss = float(self.shown[row, self.done[row]])
         self.done[row] += 1
         self.spent += 1
         if np.isfinite(loss) and loss < self.best:
             self.best = loss
-            if not self.opinion:
+            if not self.recommends:
                 self.recommended = float(self.true[row, self.done[row] - 1])
         self.curve.append(self._regret())
         self.clock.append(self.elapsed)
         return loss
 
     def recommend(self, row: int, epoch: int) -> None:
-        """What the tuner holds to be best now, where it has an opinion of its own."""
-        self.opinion = True
+        """Set the recommendation of the tuner."""
+        self.recommends = True
         self.recommended = float(self.true[row, epoch - 1])
         self.curve[-1] = self._regret()
 
@@ -93,20 +93,20 @@ class Game:
         return float(min(max((self.recommended - self.lowest) / (self.median - self.lowest), 0.0), 1.0))
 
     def floor(self, epochs: int) -> float:
-        """Regret that nobody goes below who trains no row longer than this, though all losses were known beforehand."""
+        """The lowest possible regret if no row is trained longer than this, even with all losses known."""
         reached = self.true[:, :epochs]
         return float((reached[np.isfinite(reached)].min() - self.lowest) / (self.median - self.lowest))
 
     def nearest_unused(self, config: Mapping[str, Any], used: set[int]) -> int:
-        """The row nearest to a proposal, by the space's features, that was not used before."""
+        """The unused row nearest to a proposal, by the features of the space."""
         if len(used) >= len(self.features):
-            raise Over
+            raise SimulationEnded
         distance = ((self.features - self.space.features(config)[None]) ** 2).sum(axis=1)
         distance[list(used)] = np.inf
         return int(distance.argmin())
 
     def result(self, rows_ran_out: bool = False) -> dict[str, Any]:
-        """What is kept of a game. Who has used all rows keeps the recommendation for the rest of the budget."""
+        """The result. If all rows are used, the last recommendation holds for the rest of the budget."""
         curve = self.curve + [self.curve[-1]] * (self.budget - self.spent if rows_ran_out else 0)
         kept: dict[str, Any] = {"regret": {str(at): _short(curve[at - 1]) for at in AT if at <= len(curve)}}
         if self.seconds is not None:
@@ -121,7 +121,7 @@ class Game:
         return kept
 
     def _diverging(self) -> dict[str, float]:
-        """Share of epochs and of runs on rows that diverge sooner or later; the same of rows at random, trained out."""
+        """Share of epochs and of runs on rows that diverge, and the same for random rows trained to the end."""
         started = self.done > 0
         return {
             "share": _short(self.done[self.diverges].sum() / max(self.spent, 1)),
@@ -131,7 +131,7 @@ class Game:
         }
 
     def _by_seconds(self) -> dict[str, float]:
-        """Regret at milestones that are multiples of the table's mean seconds of an epoch."""
+        """Regret at multiples of the mean seconds of an epoch."""
         found = {}
         for at in AT:
             until = at * self.epoch_seconds

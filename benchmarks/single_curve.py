@@ -21,7 +21,7 @@ SMALLEST_SPREAD = 1e-4  # of the table's range
 
 
 def last_value(curve: np.ndarray, epochs: int) -> np.ndarray:
-    """The curve goes on as it ended."""
+    """The last loss stays."""
     return np.full(epochs, curve[-1])
 
 

@@ -32,7 +32,7 @@ MAX_EPOCHS = 1_000_000
 SPACE = ft.Space(rate=ft.Float(1e-6, 1.0, log=True), units=ft.Int(1, 100))
 CONFIG = {"rate": 0.1, "units": 10}
 Write = Callable[[int], object]  # records one epoch
-fork = multiprocessing.get_context("fork")  # real processes that need not import everything anew
+fork = multiprocessing.get_context("fork")  # nothing is imported again
 
 
 def new_study(url: str, name: str) -> StoredStudy:

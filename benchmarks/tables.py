@@ -26,7 +26,7 @@ class Table:
     geometry: Geometry
     losses: np.ndarray  # (configs, seeds, epochs)
     seconds: np.ndarray | None = None  # (configs, epochs) of each epoch
-    space: ft.Space | None = None  # what the rows were drawn from; None for DeepOBS, which is no game
+    space: ft.Space | None = None  # the space of the rows; None for DeepOBS, which is not simulated
     configs: tuple[dict, ...] = ()  # the rows as configurations of the space
 
     @property

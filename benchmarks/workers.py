@@ -153,10 +153,10 @@ def measured(kind: str, workers: int, each: int, seed: int) -> dict[str, float]:
 
 def _bare(workers: int, each: int) -> None:
     context = multiprocessing.get_context("spawn")
-    crew = [context.Process(target=bare, args=(each,)) for _ in range(workers)]
-    for one in crew:
+    processes = [context.Process(target=bare, args=(each,)) for _ in range(workers)]
+    for one in processes:
         one.start()
-    for one in crew:
+    for one in processes:
         one.join()
 
 

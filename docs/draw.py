@@ -128,7 +128,7 @@ def main(folder: Path = IMAGES) -> list[Path]:
     histograms = {suite: found["later"]["drift"]["pit"] for suite, found in kept.items()}
     written.append(figures.write_png(figures.calibration(histograms), folder / "calibration.png", 820, 480, scale=2))
     for suite, table in first_tables().items():
-        found, _ = optuna_import.played(table)
+        found, _ = optuna_import.forecast_pruned(table)
         name = folder / f"optuna_{suite}.png"
         written.append(figures.write_png(pruned_trials(found, NAMES[suite]), name, 640, 560, scale=2))
     return written

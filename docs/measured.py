@@ -1,4 +1,4 @@
-"""Fill in the tables of benchmarks.md and theory.md from the results that are kept: `python -m docs.measured`."""
+"""Fill in the tables of benchmarks.md and theory.md from benchmarks/results: `python -m docs.measured`."""
 
 from __future__ import annotations
 
@@ -32,34 +32,37 @@ METHODS = {  # as recorded -> as shown
     "random": "random",
 }
 NAMES = {"taskset": "TaskSet", "lcbench": "LCBench", "arlbench": "ARLBench", "deepobs": "DeepOBS"}
-OTHERS = {  # other kinds of games: mode, axis, milestone, and our method there
+OTHERS = {  # other kinds of simulations: mode, axis, milestone, and our method there
     "proposals anywhere, after 200 epochs": ("free", "regret", 200, OURS),
     "eight workers, after 200 epochs": ("candidates", "regret", 200, f"{OURS}, 8 workers"),
     "seconds told, after 200 mean epochs": ("candidates", "regret_by_seconds", 200, f"{OURS}, seconds told"),
     "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
     "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
 }
-CONSTANTS_BASELINE = "freezethaw (SWEEPS-2)"  # the default when the constants were played
-Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, games
+CONSTANTS_BASELINE = "freezethaw (SWEEPS-2)"  # the default when the constants were simulated
+SUMMARIES = ("regret.json", "constants.json")  # whose groups have commits of their own
+Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, simulations
 
 
 def kept(name: str) -> dict[str, Any]:
-    """One file of results."""
+    """A file of results."""
     return dict(json.loads((RESULTS / name).read_text(encoding="utf-8")))
 
 
 def regrets() -> Regrets:
-    """Means over the games that all methods have played."""
+    """Means over the simulations that all methods have simulated."""
     found: Regrets = {}
-    every = records.everything(records.FOLDER)
+    every = records.published()
     for suite in SUITES:
-        games = {m: played for m, played in gather(every, suite, "candidates", "regret").items() if m in METHODS}
+        simulations = {
+            m: simulated for m, simulated in gather(every, suite, "candidates", "regret").items() if m in METHODS
+        }
         found[suite] = {}
         for at in AT:
-            played = {method: at_milestone(games[method], at) for method in games}
-            common = sorted(set.intersection(*(set(p) for p in played.values())))
-            for method, regret in played.items():
-                values = np.array([regret[game] for game in common])
+            simulated = {method: at_milestone(simulations[method], at) for method in simulations}
+            common = sorted(set.intersection(*(set(p) for p in simulated.values())))
+            for method, regret in simulated.items():
+                values = np.array([regret[simulation] for simulation in common])
                 error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
                 found[suite].setdefault(method, {})[at] = float(values.mean()), error, len(common)
     return found
@@ -67,31 +70,34 @@ def regrets() -> Regrets:
 
 def regret_table(found: Regrets) -> str:
     """After 50, 100, 200 and 300 epochs."""
-    lines = [f"| suite | games | {' | '.join(METHODS.values())} |", "|---" * (len(METHODS) + 2) + "|"]
+    lines = [f"| suite | simulations | {' | '.join(METHODS.values())} |", "|---" * (len(METHODS) + 2) + "|"]
     for suite, methods in found.items():
         cells = [" / ".join(f"{methods[m][at][0]:.2f}" for at in AT[1:]) if m in methods else "" for m in METHODS]
-        games = methods["freezethaw"][AT[-1]][2]
-        lines.append(f"| {NAMES[suite]} | {games} | {' | '.join(cells)} |")
+        simulations = methods["freezethaw"][AT[-1]][2]
+        lines.append(f"| {NAMES[suite]} | {simulations} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def common_means(games: dict[str, Any], methods: list[str], at: int) -> tuple[list[float], int]:
-    """Mean regret of each method over the games that all of them have played, and how many those are."""
-    played = [at_milestone(games[method], at) for method in methods]
-    common = sorted(set.intersection(*(set(p) for p in played)))
-    return [float(np.mean([p[game] for game in common])) for p in played], len(common)
+def common_means(simulations: dict[str, Any], methods: list[str], at: int) -> tuple[list[float], int]:
+    """Mean regret of each method over the simulations that all of them have simulated, and how many those are."""
+    simulated = [at_milestone(simulations[method], at) for method in methods]
+    common = sorted(set.intersection(*(set(p) for p in simulated)))
+    return [float(np.mean([p[simulation] for simulation in common])) for p in simulated], len(common)
 
 
 def others_table(every: list[dict[str, Any]]) -> str:
-    """Other kinds of games, beside the same ones played as above and beside ASHA."""
-    lines = ["| game | suite | games | freezethaw | as in the table above | ASHA (Syne Tune) |", "|---" * 6 + "|"]
+    """Other kinds of simulations, beside the same ones simulated as above and beside ASHA."""
+    lines = [
+        "| kind | suite | simulations | freezethaw | as in the table above | ASHA (Syne Tune) |",
+        "|---" * 6 + "|",
+    ]
     for kind, (mode, axis, at, method) in OTHERS.items():
         for suite in SUITES:
-            games = gather(every, suite, mode, axis)
-            if method not in games or not at_milestone(games[method], at):
+            simulations = gather(every, suite, mode, axis)
+            if method not in simulations or not at_milestone(simulations[method], at):
                 continue
             usual = gather(every, suite, "candidates", axis)[OURS]
-            both = {"ours": games[method], "usual": usual, "asha": games[ASHA]}
+            both = {"ours": simulations[method], "usual": usual, "asha": simulations[ASHA]}
             (ours, same, asha), count = common_means(both, list(both), at)
             beside = "" if (method, mode) == (OURS, "candidates") else f"{same:.2f}"
             lines.append(f"| {kind} | {NAMES[suite]} | {count} | {ours:.2f} | {beside} | {asha:.2f} |")
@@ -100,12 +106,12 @@ def others_table(every: list[dict[str, Any]]) -> str:
 
 def ablation_table(every: list[dict[str, Any]]) -> str:
     """From the paper's method to ours, one change at a time."""
-    lines = ["| | suite | games | regret after 50 / 100 / 200 / 300 epochs |", "|---" * 4 + "|"]
+    lines = ["| | suite | simulations | regret after 50 / 100 / 200 / 300 epochs |", "|---" * 4 + "|"]
     names = {line: Setup("", 0, **options).method for line, options in LINES.items()}
     for suite in SUITES:
-        games = gather(every, suite, "candidates", "regret")
-        there = {line: method for line, method in names.items() if method in games}
-        means = {at: common_means(games, list(there.values()), at) for at in AT[1:]}
+        simulations = gather(every, suite, "candidates", "regret")
+        there = {line: method for line, method in names.items() if method in simulations}
+        means = {at: common_means(simulations, list(there.values()), at) for at in AT[1:]}
         for place, line in enumerate(there):
             cells = " / ".join(f"{means[at][0][place]:.2f}" for at in AT[1:])
             lines.append(f"| {line} | {NAMES[suite]} | {means[AT[-1]][1]} | {cells} |")
@@ -113,25 +119,29 @@ def ablation_table(every: list[dict[str, Any]]) -> str:
 
 
 def policies_table(every: list[dict[str, Any]]) -> str:
-    """The other policies on the default's model: their regret, and what they gain over it in the same games."""
-    lines = ["| policy | suite | games | regret after 50 / 100 / 200 / 300 epochs | gain over the default |"]
+    """The other policies on the default's model: their regret, and what they gain over it in the same simulations."""
+    lines = ["| policy | suite | simulations | regret after 50 / 100 / 200 / 300 epochs | gain over the default |"]
     lines.append("|---" * 5 + "|")
     for policy in ("entropy_search",):
         for suite in SUITES:
-            games = gather(every, suite, "candidates", "regret")
-            played = {game: r for game, r in games[f"{OURS} ({policy})"].items() if game in games[OURS]}
-            regret = " / ".join(f"{np.mean(list(at_milestone(played, at).values())):.2f}" for at in AT[1:])
-            gains = [gain for at in AT[1:] if (gain := paired(games[OURS], played, at)) is not None]
+            simulations = gather(every, suite, "candidates", "regret")
+            simulated = {
+                simulation: r
+                for simulation, r in simulations[f"{OURS} ({policy})"].items()
+                if simulation in simulations[OURS]
+            }
+            regret = " / ".join(f"{np.mean(list(at_milestone(simulated, at).values())):.2f}" for at in AT[1:])
+            gains = [gain for at in AT[1:] if (gain := paired(simulations[OURS], simulated, at)) is not None]
             gained = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
-            lines.append(f"| `{policy}` | {NAMES[suite]} | {len(played)} | {regret} | {gained} |")
+            lines.append(f"| `{policy}` | {NAMES[suite]} | {len(simulated)} | {regret} | {gained} |")
     return "\n".join(lines) + "\n"
 
 
 def constants_table() -> str:
     """What halving and doubling each constant gains, over all suites together."""
-    games = gathered(records.everything(RESULTS / "constants"), list(SUITES), "candidates")
-    found = summarise(games, list(SHORT), CONSTANTS_BASELINE)
-    head = " | ".join(f"x {factor:g}: games | gain after 100 / 200 / 300 epochs" for factor in FACTORS)
+    simulations = gathered(records.published(RESULTS / "constants.json"), list(SUITES), "candidates")
+    found = summarise(simulations, list(SHORT), CONSTANTS_BASELINE)
+    head = " | ".join(f"x {factor:g}: simulations | gain after 100 / 200 / 300 epochs" for factor in FACTORS)
     lines = [f"| constant | {head} |", "|---" * 5 + "|"]
     for short, name in SHORT.items():
         cells = []
@@ -139,7 +149,7 @@ def constants_table() -> str:
             line = found.get(f"{short} x {factor:g}")
             gains = [line["gain"][str(at)] for at in AT[2:]] if line else []
             told = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
-            cells += [str(line["games"]), told] if line else ["", ""]
+            cells += [str(line["simulations"]), told] if line else ["", ""]
         if any(cells) and short not in CONSTANTS_BASELINE:
             lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -167,18 +177,18 @@ def latency_table() -> str:
 
 
 def later_table(every: list[dict[str, Any]]) -> str:
-    """Games of seeds that were played after a choice, and how many searches stand above one half."""
+    """Simulations of seeds that were simulated after a choice, and how many searches stand above one half."""
     lines = [
-        "| suite | seeds | games | version | regret after 50 / 100 / 200 / 300 epochs | above 0.5 after 200, 300 |"
+        "| suite | seeds | simulations | version | regret after 50 / 100 / 200 / 300 epochs | above 0.5 at 200, 300 |"
     ]
     lines.append("|---" * 6 + "|")
     plain, without = OURS, f"{OURS}, without plateaus"
     kinds = [(suite, 5, 8, plain) for suite in SUITES[1:]]
     kinds += [(SUITES[0], first, 12, method) for first in (9, 0) for method in (without, plain)]
     for suite, first, last, method in kinds:
-        games = gather(every, suite, "candidates", "regret")[method]
-        played = {game: regret for game, regret in games.items() if first <= game[1] <= last}
-        at = {epochs: np.array(list(at_milestone(played, epochs).values())) for epochs in AT[1:]}
+        simulations = gather(every, suite, "candidates", "regret")[method]
+        simulated = {simulation: regret for simulation, regret in simulations.items() if first <= simulation[1] <= last}
+        at = {epochs: np.array(list(at_milestone(simulated, epochs).values())) for epochs in AT[1:]}
         means = " / ".join(f"{values.mean():.2f}" for values in at.values())
         above = ", ".join(str(int((at[epochs] > 0.5).sum())) for epochs in (200, 300))
         lines.append(f"| {NAMES[suite]} | {first} to {last} | {len(at[300])} | {method} | {means} | {above} |")
@@ -234,13 +244,13 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
         what = f"drop, drift, run scales | log-likelihood of later losses, {NAMES[suite]}"
         lines.append(f"| {what} | {paper:.2f} | {ours:.2f} |")
     for suite in SUITES:
-        games = gather(every, suite, "candidates", "regret")
-        means, _ = common_means(games, [f"{OURS}, without surprises", OURS], 300)
+        simulations = gather(every, suite, "candidates", "regret")
+        means, _ = common_means(simulations, [f"{OURS}, without surprises", OURS], 300)
         what = f"surprises: exploration in time | regret after 300 epochs, {NAMES[suite]}"
         lines.append(f"| {what} | {means[0]:.3f} | {means[1]:.3f} |")
-    games = gather(every, "taskset", "candidates", "regret")
-    (without_them, with_them), _ = common_means(games, [f"{OURS}, without plateaus", OURS], 200)
-    what = "separate units for plateaus | regret after 200 epochs, TaskSet"
+    simulations = gather(every, "taskset", "candidates", "regret")
+    (without_them, with_them), _ = common_means(simulations, [f"{OURS}, without plateaus", OURS], 200)
+    what = "units of their own for plateaus | regret after 200 epochs, TaskSet"
     lines.append(f"| {what} | {without_them:.3f} | {with_them:.3f} |")
     ratio = kept("carried.json")["geometric_mean"]
     lines.append(
@@ -251,9 +261,13 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
 
 
 def source(*names: str) -> str:
-    """Which results these are, and of which commit."""
+    """The files with the results, with the last commit that recorded them."""
     found = []
     for name in names:
+        if name in SUMMARIES:
+            dates = [group["recorded"].rpartition(" ")[2] for group in kept(name)["groups"] if "recorded" in group]
+            found.append(f"`{name}`, recorded until {max(dates)}; the file has the commit of each method")
+            continue
         command = ["git", "log", "-1", "--format=%h of %cs", "--", str(RESULTS / name)]
         said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=RESULTS)  # noqa: S603 - git
         commit = said.stdout.strip()
@@ -293,12 +307,12 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 
 def main() -> None:
     """Fill in the page, and draw its picture."""
-    regret, every = regrets(), records.everything(records.FOLDER)
+    regret, every = regrets(), records.published()
     tables = {
-        "regret": regret_table(regret) + source("regret"),
-        "others": others_table(every) + source("regret"),
-        "later": later_table(every) + source("regret"),
-        "constants": constants_table() + source("constants"),
+        "regret": regret_table(regret) + source("regret.json"),
+        "others": others_table(every) + source("regret.json"),
+        "later": later_table(every) + source("regret.json"),
+        "constants": constants_table() + source("constants.json"),
         "forecast": forecast_table() + source("forecast.json"),
         "latency": latency_table() + source("latency.json"),
         "endurance": endurance_table() + source("endurance.json"),

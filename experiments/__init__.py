@@ -1,6 +1,6 @@
 """The experiments of Swersky, Snoek and Adams (2014), with their baseline and their figures.
 
-    python -m experiments.compare --problem pmf --method paper --seeds 5      studies, kept in experiments/results
+    python -m experiments.compare --problem pmf --method paper --seeds 5      raw records in build/paper-results
     python -m experiments.draw                                                figures, from what is kept
     python -m experiments.findings                                            docs/findings.md, from what is kept
 

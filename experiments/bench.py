@@ -1,7 +1,7 @@
-"""A bench for methods that train runs themselves: random search, successive halving, the paper's baseline.
+"""Training of runs for methods that choose runs themselves: random search, successive halving, the paper's baseline.
 
-It offers what a rival of the regret benchmark sits at (benchmarks/rivals/seat.py), so that the very same random search
-and the very same successive halving play here; but losses come from real training.
+`Bench` has the interface of `benchmarks.rivals.session.Session`, so that the same implementations of random search and
+successive halving are used; losses come from real training.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.simulate import Over
+from benchmarks.simulate import SimulationEnded
 
 import freezethaw as ft
 from experiments.diary import Diary
 from experiments.problems import Problem, Training
 
 MOST_RUNS = 10_000
-EVERY = 10  # epochs between two saves of a run that goes on
+EVERY = 10  # epochs between two saves of a run
 
 
 @dataclass(frozen=True)
 class Endless:
-    """Stands for a table's rows where new configurations never run out."""
+    """Replaces the rows of a table: new configurations never run out."""
 
     features: range = range(MOST_RUNS)
 
 
 @dataclass
 class Bench:
-    """Trains any run up to any epoch. A run that is left is saved, and loaded when its turn comes again.
+    """Trains any run up to any epoch. A run is saved when another one is trained, and loaded again later.
 
-    After an interruption what the diary knows is not trained again, but for the state of the runs that go on.
+    After an interruption, epochs in the diary are trained again only to restore the state of a run.
     """
 
     problem: Problem
@@ -43,7 +43,7 @@ class Bench:
     diary: Diary
     folder: Path  # of saved runs
     mode: str = "free"
-    game: Endless = field(default_factory=Endless)
+    simulation: Endless = field(default_factory=Endless)
     configs: list[Mapping[str, Any]] = field(default_factory=list)
     losses: list[list[float]] = field(default_factory=list)
     spent: int = 0
@@ -78,7 +78,7 @@ class Bench:
             losses.append(self._train(row, len(losses) + 1) if known is None else known)
             self.spent += 1
             if self.spent >= self.budget:
-                raise Over
+                raise SimulationEnded
         return losses[-1]
 
     def _train(self, row: int, epoch: int) -> float:

@@ -19,7 +19,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], rng: np.random.Generat
 
 
 def read(folder: Path, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """The arrays that `write` saved; the generator goes on where it was."""
+    """The arrays that `write` saved; the state of the generator is restored."""
     with np.load(Path(folder) / FILE, allow_pickle=False) as found:
         arrays = {name: found[name] for name in found.files}
     rng.bit_generator.state = json.loads(str(arrays.pop("random_state")))

@@ -1,15 +1,12 @@
-"""Fill the tables of docs/findings.md from the studies that are kept.
+"""Fill in the tables of docs/findings.md from the results.
 
-    python -m experiments.findings             rewrites what lies between the marks in docs/findings.md
-    python -m experiments.findings --quick     prints the tables of the small version
-
-What is written by hand around the marks stays.
+python -m experiments.findings             rewrite the tables between the marks in docs/findings.md
+python -m experiments.findings --quick     print the tables of the small version
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -18,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments import forecasts, results
+from experiments import results
 from experiments.methods import METHODS, TITLES
 from experiments.problems import PROBLEMS
-from experiments.results import Record
+from experiments.results import StudySummary, Summary
 
 PAGE = Path(__file__).parents[1] / "docs" / "findings.md"
 NEVER = "never"
@@ -38,23 +35,23 @@ PICTURES = {
 }
 
 
-def of(records: Sequence[Record], problem: str, method: str) -> list[Record]:
+def of(records: Sequence[StudySummary], problem: str, method: str) -> list[StudySummary]:
     """The studies of one method on one problem."""
     return [r for r in records if (r.problem, r.method) == (problem, method)]
 
 
-def problems_in(records: Sequence[Record]) -> list[str]:
-    """Problems of which something is kept."""
+def problems_in(records: Sequence[StudySummary]) -> list[str]:
+    """Problems with results."""
     return [problem for problem in PROBLEMS if any(r.problem == problem for r in records)]
 
 
-def goal(records: Sequence[Record], problem: str) -> float:
-    """The baseline's final loss, the mean over its studies; NaN where there are none."""
+def goal(records: Sequence[StudySummary], problem: str) -> float:
+    """The baseline's final loss, the mean over its studies; NaN if there are none."""
     ends = [r.lowest[-1] for r in of(records, problem, "baseline")]
     return float(np.mean(ends)) if ends else float("nan")
 
 
-def speed(records: Sequence[Record]) -> str:
+def speed(records: Sequence[StudySummary]) -> str:
     """Epochs to reach the baseline's final mean loss, study by study."""
     rows = []
     for problem in problems_in(records):
@@ -87,65 +84,55 @@ def speed(records: Sequence[Record]) -> str:
     return table(head, rows)
 
 
-def visits(records: Sequence[Record]) -> str:
-    """How runs are started, left and taken up again."""
+def visits(records: Sequence[StudySummary]) -> str:
+    """How often runs are started and thawed."""
     rows = []
     for problem in problems_in(records):
         for method in ("paper", "default"):
             found = of(records, problem, method)
             if not found:
                 continue
-            lengths = [np.bincount(r.order)[1:] for r in found]
-            revisits = [r.revisits for r in found]
+            runs = sum(r.runs for r in found)
+            late = [np.nan if r.late_thaws is None else r.late_thaws for r in found]
             rows.append(
                 [
                     PROBLEMS[problem].title if method == "paper" else "",
                     TITLES[method],
-                    f"{np.mean([len(x) for x in lengths]):.0f}",
-                    f"{100 * np.mean(np.concatenate(lengths) == 1):.0f} %",
-                    f"{np.mean([x.max() for x in lengths]):.0f}",
-                    f"{np.mean([x.sum() for x in revisits]):.0f}",
-                    f"{100 * np.mean(np.concatenate(revisits) > 0):.0f} %",
-                    f"{np.mean([x.max() for x in revisits]):.0f}",
-                    f"{100 * np.mean([_late(r) for r in found]):.0f} %",
+                    f"{runs / len(found):.0f}",
+                    f"{100 * sum(r.one_epoch_runs for r in found) / runs:.0f} %",
+                    f"{np.mean([r.longest for r in found]):.0f}",
+                    f"{np.mean([r.thaws for r in found]):.0f}",
+                    f"{100 * sum(r.thawed_runs for r in found) / runs:.0f} %",
+                    f"{np.mean([r.most_thaws for r in found]):.0f}",
+                    f"{100 * np.mean(late):.0f} %",
                 ]
             )
     head = [
-        "Problem", "Method", "Runs started", "of one epoch only", "Longest run", "Thaws of a run left before",
+        "Problem", "Method", "Runs started", "of one epoch only", "Longest run", "Thaws",
         "Runs thawed at least once", "Most thaws of one run", "Thaws in the second half of the study",
     ]  # fmt: skip
     return table(head, rows)
 
 
-def _late(record: Record) -> float:
-    """Which share of the thaws happened in the second half."""
-    order = record.order
-    change = np.flatnonzero(np.diff(order, prepend=0) != 0)
-    first = {int(run): int(np.flatnonzero(order == run)[0]) for run in np.unique(order)}
-    thaws = [at for at in change if first[int(order[at])] != at]
-    return float(np.mean([at >= len(order) / 2 for at in thaws])) if thaws else float("nan")
-
-
-def time_spent(records: Sequence[Record]) -> str:
-    """Where the wall time went."""
+def time_spent(records: Sequence[StudySummary]) -> str:
+    """Where the wall time was spent."""
     rows = []
     for problem in problems_in(records):
         for method in METHODS:
             found = of(records, problem, method)
             if not found:
                 continue
-            training = np.array([r.training.sum() for r in found])
-            deciding = np.array([r.deciding.sum() for r in found])
+            training = np.array([r.training for r in found])
+            deciding = np.array([r.deciding for r in found])
             wall = np.array([r.wall for r in found])
             rest = wall - training - deciding
-            epochs = np.concatenate([r.training for r in found])
-            per_decision = np.concatenate([r.deciding[r.deciding > 0] for r in found])
+            decisions = [r.decision for r in found if r.decision is not None]
             rows.append(
                 [
                     PROBLEMS[problem].title if method == "paper" else "",
                     TITLES[method],
-                    f"{epochs.mean():.2f}",
-                    f"{np.median(per_decision):.3f}" if len(per_decision) else "",
+                    f"{training.sum() / sum(r.epochs for r in found):.2f}",
+                    f"{np.median(decisions):.3f}" if decisions else "",
                     f"{training.mean():.0f}",
                     f"{deciding.mean():.0f}",
                     f"{rest.mean():.0f}",
@@ -153,14 +140,15 @@ def time_spent(records: Sequence[Record]) -> str:
                 ]
             )
     head = [
-        "Problem", "Method", "Seconds of an epoch", "of a decision (median)", "Training (s)", "Deciding (s)",
+        "Problem", "Method", "Seconds of an epoch", "of a decision (median of the studies' medians)",
+        "Training (s)", "Deciding (s)",
         "Rest (s): store, checkpoints", "Share of deciding",
     ]  # fmt: skip
     return table(head, rows)
 
 
 def ends(kept: dict[str, Any]) -> str:
-    """How well the last losses of runs are forecast from their first epochs."""
+    """Errors of forecasts of the last loss from the first epochs."""
     rows = []
     for problem, found in kept.items():
         for place, (seen, entry) in enumerate(found["seen"].items()):
@@ -183,7 +171,7 @@ def ends(kept: dict[str, Any]) -> str:
 
 
 def pictures(folder: Path) -> dict[str, str]:
-    """The pictures that were drawn, by the name of their mark."""
+    """The existing images, by the name of their mark."""
     found = {}
     for name, titles in PICTURES.items():
         drawn = [
@@ -194,26 +182,20 @@ def pictures(folder: Path) -> dict[str, str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown has it."""
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def parts(folder: Path) -> dict[str, str]:
-    """Every table, by the name of its mark; those for which nothing is kept are left out."""
-    records = results.everything(folder)
-    found = {}
-    makers: dict[str, Callable[[Sequence[Record]], str]] = {"speed": speed, "visits": visits, "time": time_spent}
-    if records:
-        found = {name: make(records) for name, make in makers.items()}
-    kept = folder / forecasts.FILE
-    if kept.exists():
-        found["ends"] = ends(json.loads(kept.read_text()))
-    return found
+def parts(summary: Summary) -> dict[str, str]:
+    """All tables that have results, by the name of their mark."""
+    makers: dict[str, Callable[[Sequence[StudySummary]], str]] = {"speed": speed, "visits": visits, "time": time_spent}
+    found = {name: make(summary.studies) for name, make in makers.items()} if summary.studies else {}
+    return found | ({"ends": ends(summary.forecasts)} if summary.forecasts else {})
 
 
 def filled(text: str, found: dict[str, str]) -> str:
-    """The page with its tables put between `<!-- name -->` and `<!-- /name -->`."""
+    """The page with its tables inserted between `<!-- name -->` and `<!-- /name -->`."""
     for name, content in found.items():
         found_marks = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
         if found_marks is None:
@@ -233,12 +215,12 @@ def _count(epochs: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="print the tables of the small version")
-    parser.add_argument("--results", type=Path, default=None)
+    parser.add_argument("--results", type=Path, default=None, help="folder of raw records; by default the summary")
     args = parser.parse_args()
-    folder = args.results or (results.QUICK_RESULTS if args.quick else results.RESULTS)
-    found = parts(folder)
+    folder = args.results or (results.QUICK_RESULTS if args.quick else None)
+    found = parts(results.published() if folder is None else results.summary_of(folder))
     if not found:
-        sys.exit(f"no studies are kept in {folder}: run python -m experiments.compare first")
+        sys.exit(f"there are no results in {folder or results.SUMMARY}: run python -m experiments.compare first")
     if args.quick:
         for name, content in found.items():
             print(f"{name}\n{content}\n")

@@ -1,10 +1,9 @@
-"""How well the ends of curves are forecast: both models, from the first epochs of runs that were trained to the end.
+"""Errors of forecasts of the last loss: both models, from the first epochs of runs that were trained to the end.
 
-    python -m experiments.forecasts        prints a table; keeps experiments/results/forecasts.json
+    python -m experiments.forecasts        print a table; write build/paper-results/forecasts.json
 
-The runs are those of random search, all seeds together: nobody chose them, so no selection flatters a forecast. Every
-run is cut after its first k epochs, the model sees all of them so, and forecasts the last loss of each. "As it is" says
-that the last loss seen stays.
+The runs are those of random search, all seeds, so that there is no selection bias. The model is given the first k
+epochs of all runs and forecasts the last loss of each. "As it is" is the last observed loss.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from freezethaw.study.threads import one_thread
 
 SEEN = (1, 2, 5, 10, 20, 50)
 MODELS = ("paper", "drift")
-FILE = "forecasts.json"
 
 
 def whole_curves(records: Sequence[Record], problem: str) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -98,13 +96,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--results", type=Path, default=None)
     args = parser.parse_args()
-    folder = args.results or (results.QUICK_RESULTS if args.quick else results.RESULTS)
+    folder = args.results or (results.QUICK_RESULTS if args.quick else results.RAW)
     table = measure(results.everything(folder), args.processes)
+    if not table:
+        print(f"there are no raw records of random search in {folder}; the published forecasts are unchanged")
+        return
     for problem, found in table.items():
         print(f"{problem}: {found['runs']} runs, whose last losses have a standard deviation of {found['spread']}")
         for seen, entry in found["seen"].items():
             print(f"  from {seen} epochs: {json.dumps(entry)}")
-    save(folder / FILE, table)
+    save(folder / results.FORECASTS, table)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class LogisticRegression:
         checkpoint.write(folder, {"weights": self.weights, "bias": self.bias}, self.rng)
 
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote."""
+        """Load the state that `save` wrote."""
         found = checkpoint.read(folder, self.rng)
         self.weights, self.bias = found["weights"], found["bias"]
 

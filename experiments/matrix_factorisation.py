@@ -64,7 +64,7 @@ class MatrixFactorisation:
         checkpoint.write(folder, {"users": self.users, "items": self.items}, self.rng)
 
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote."""
+        """Load the state that `save` wrote."""
         found = checkpoint.read(folder, self.rng)
         self.users, self.items = found["users"], found["items"]
 

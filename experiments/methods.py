@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks import records
 from benchmarks.rivals import plain
-from benchmarks.simulate import Over
+from benchmarks.simulate import SimulationEnded
 
 import freezethaw as ft
 from experiments.baseline import warped_gp
@@ -29,7 +30,7 @@ from freezethaw.study.threads import one_thread
 
 
 class Interrupted(Exception):  # noqa: N818 - an end, not a mistake
-    """A study was asked to leave before its end; the same call goes on."""
+    """A study was stopped before its end; the same call continues it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ Method = Callable[[Task], None]
 
 
 def by_tune(task: Task, **named: Any) -> None:
-    """Ours: one worker in this process, and a store, so that the same call goes on after an interruption."""
+    """Ours: one worker in this process, with a store, so that the same call continues after an interruption."""
     problem, diary = task.problem, task.diary
 
     def train(run: Any) -> None:
@@ -73,7 +74,7 @@ def by_tune(task: Task, **named: Any) -> None:
 
 def on_bench(search: Callable[[Any], None], task: Task) -> None:
     """A method that trains runs itself."""
-    with suppress(Over):
+    with suppress(SimulationEnded):
         search(Bench(task.problem, task.seed, task.budget, task.diary, task.folder))
 
 
@@ -94,9 +95,9 @@ TITLES = {
 
 
 def study(problem: Problem, method: str, seed: int, budget: int | None = None, folder: Path | None = None) -> Any:
-    """Run one study; its record. With a folder, one that was interrupted there goes on, and the folder goes at its end.
+    """Run one study; its record. With a folder, an interrupted study continues; the folder is removed at its end.
 
-    Raises Interrupted where it was asked to leave.
+    Raises Interrupted if it was stopped.
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="freezethaw-experiment-") as home:
@@ -118,5 +119,6 @@ def study(problem: Problem, method: str, seed: int, budget: int | None = None, f
         "budget": budget,
         "max_epochs": problem.max_epochs,
         "version": f"freezethaw {ft.__version__}",
+        "commit": records.commit(),
         **diary.record(budget),
     }

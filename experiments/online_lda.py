@@ -78,7 +78,7 @@ class OnlineLda:
         checkpoint.write(folder, {"topics": self.topics, "minibatches": np.array(self.minibatches)}, self.rng)
 
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote."""
+        """Load the state that `save` wrote."""
         found = checkpoint.read(folder, self.rng)
         self.topics, self.minibatches = found["topics"], int(found["minibatches"])
 

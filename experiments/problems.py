@@ -26,7 +26,7 @@ class Training(Protocol):
         """All that the next epoch needs."""
 
     def load(self, folder: Path) -> None:
-        """Go on from what was saved."""
+        """Load a saved state."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def test_the_shortest_epoch_is_the_one_at_which_idling_is_as_allowed():
 
 @pytest.mark.slow
 def test_sixty_four_workers_begin_with_different_configurations():
-    found = crowd.play(0.0, 3)
+    found = crowd.simulate(0.0, 3)
     assert (found["runs_before"], found["decisions"]) == (0, 3)
     assert found["runs_after"] >= crowd.WORKERS
     assert (found["duplicates"], found["run_given_to_two"]) == (0, 0)

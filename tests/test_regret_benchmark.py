@@ -1,4 +1,4 @@
-"""The regret benchmark: its games on small made-up tables, its records and its report."""
+"""The regret benchmark: simulations on small made-up tables, records and report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import ablation, constants, ours, records, regret, report, simulate, spaces, tables
-from benchmarks.ours import Player, Setup
-from benchmarks.rivals.seat import Seat
-from benchmarks.simulate import Game, Over
+from benchmarks.ours import Setup, StudySimulator
+from benchmarks.rivals.session import Session
+from benchmarks.simulate import Simulation, SimulationEnded
 
 import freezethaw as ft
 from freezethaw.model.loss_units import LossUnits, Observations
@@ -64,13 +64,13 @@ def test_arlbench_rows_become_configurations_with_conditions_labels_and_no_const
 
 
 @needs_data
-def test_each_row_of_each_game_is_a_configuration_that_finds_itself():
+def test_each_row_of_each_simulation_is_a_configuration_that_finds_itself():
     for table in tables.load().values():
         if table.space is None:
             continue
-        game = Game(table, 0, 10)
-        assert len({table.space.key(c) for c in game.configs}) == len(game.configs) == len(game.shown)
-        assert [game.nearest_unused(game.configs[row], set()) for row in (0, 7, 100)] == [0, 7, 100]
+        simulation = Simulation(table, 0, 10)
+        assert len({table.space.key(c) for c in simulation.configs}) == len(simulation.configs) == len(simulation.shown)
+        assert [simulation.nearest_unused(simulation.configs[row], set()) for row in (0, 7, 100)] == [0, 7, 100]
 
 
 @needs_data
@@ -79,41 +79,41 @@ def test_the_features_of_unconditional_tables_are_those_of_the_forecast_benchmar
         assert table.space.features_of(table.configs[:50]) == pytest.approx(table.features[:50], abs=1e-12)
 
 
-# Games.
+# Simulations.
 
 
 def test_regret_is_scaled_by_the_median_final_loss_and_follows_what_is_recommended():
-    game = Game(small_table(), 0, 100)
-    ends = game.true[np.isfinite(game.true[:, -1]), -1]
-    loss = game.train(0)
-    assert game.curve == [
-        pytest.approx(min((loss - np.nanmin(game.true)) / (np.median(ends) - np.nanmin(game.true)), 1))
+    simulation = Simulation(small_table(), 0, 100)
+    ends = simulation.true[np.isfinite(simulation.true[:, -1]), -1]
+    loss = simulation.train(0)
+    assert simulation.curve == [
+        pytest.approx(min((loss - np.nanmin(simulation.true)) / (np.median(ends) - np.nanmin(simulation.true)), 1))
     ]
     for _ in range(4):
-        game.train(0)
-    assert game.curve[-1] == 0.0
-    game.recommend(0, 1)
-    assert game.curve[-1] == pytest.approx(game.curve[0])
-    game.train(1)
-    assert game.curve[-1] == game.curve[0], "who has an opinion keeps it until the next"
+        simulation.train(0)
+    assert simulation.curve[-1] == 0.0
+    simulation.recommend(0, 1)
+    assert simulation.curve[-1] == pytest.approx(simulation.curve[0])
+    simulation.train(1)
+    assert simulation.curve[-1] == simulation.curve[0], "a recommendation holds until the next one"
 
 
-def test_nobody_is_below_the_floor_of_short_runs():
-    game = Game(small_table(), 0, 100)
+def test_no_regret_is_below_the_floor_of_short_runs():
+    simulation = Simulation(small_table(), 0, 100)
     for row in range(12):
-        game.train(row)
-        game.train(row)
-    assert game.curve[-1] == pytest.approx(game.floor(2)) != 0.0
-    assert game.floor(game.table.epochs) == 0.0
+        simulation.train(row)
+        simulation.train(row)
+    assert simulation.curve[-1] == pytest.approx(simulation.floor(2)) != 0.0
+    assert simulation.floor(simulation.table.epochs) == 0.0
 
 
-def test_a_game_ends_with_its_budget_and_counts_what_diverges():
-    game = Game(small_table(), 0, 4)
+def test_a_simulation_ends_with_its_budget_and_counts_what_diverges():
+    simulation = Simulation(small_table(), 0, 4)
     for row in (3, 3, 3, 0):
-        game.train(row)
-    with pytest.raises(Over):
-        game.train(0)
-    kept = game.result()
+        simulation.train(row)
+    with pytest.raises(SimulationEnded):
+        simulation.train(0)
+    kept = simulation.result()
     assert kept["spent"] == 4
     assert (kept["runs"], kept["diverged"]) == (2, 1)
     assert kept["diverging"]["share"] == 0.75
@@ -123,47 +123,47 @@ def test_a_game_ends_with_its_budget_and_counts_what_diverges():
 
 def test_milestones_of_seconds_are_multiples_of_the_mean_epoch(monkeypatch):
     monkeypatch.setattr(simulate, "AT", (1, 2, 3, 100))
-    game = Game(small_table(), 0, 100)
+    simulation = Simulation(small_table(), 0, 100)
     for _ in range(3):
-        game.train(11)  # the slowest row: 9.6 s beside a mean of 5.5
-    found = game.result()["regret_by_seconds"]
+        simulation.train(11)  # the slowest row: 9.6 s beside a mean of 5.5
+    found = simulation.result()["regret_by_seconds"]
     assert set(found) == {"1", "2", "3"}
     assert found["1"] == 1.0, "nothing has ended by then"
-    assert found["2"] == pytest.approx(game.curve[0], rel=1e-4)
+    assert found["2"] == pytest.approx(simulation.curve[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("clock", ["epochs", "seconds"])
 @pytest.mark.parametrize("workers", [1, 4])
 def test_decisions_are_told_in_the_order_in_which_they_end(made_up, workers, clock):
-    player = Player(Setup("made/up", 0, 20, policy="random", workers=workers, clock=clock))
+    simulator = StudySimulator(Setup("made/up", 0, 20, policy="random", workers=workers, clock=clock))
     most, ends = 0, []
-    tell = player._tell
+    tell = simulator._tell
 
     def watched():
         nonlocal most
-        most = max(most, len(player.under_way))
-        first = min(player.under_way)[0]
+        most = max(most, len(simulator.pending))
+        first = min(simulator.pending)[0]
         tell()
-        ends.append(player.now)
-        assert player.now == first
+        ends.append(simulator.now)
+        assert simulator.now == first
 
-    player._tell = watched
-    record = player.play()
+    simulator._tell = watched
+    record = simulator.run()
     assert most == workers
     assert ends == sorted(ends)
     if clock == "epochs":
         assert record["spent"] == 20
-        assert record["runs"] == len(set(player.row_of.values()))
+        assert record["runs"] == len(set(simulator.row_of.values()))
     else:
-        assert player.game.elapsed >= player.limit
-        assert all(run.seconds[0] > 0 for run in player.study.runs if run.losses)
+        assert simulator.simulation.elapsed >= simulator.limit
+        assert all(run.seconds[0] > 0 for run in simulator.study.runs if run.losses)
 
 
 def test_free_mode_maps_each_proposal_to_a_row_of_its_own_until_none_is_left(made_up):
-    player = Player(Setup("made/up", 0, 60, mode="free", policy="random"))
-    record = player.play()
-    rows = list(player.row_of.values())
-    assert len(rows) == len(set(rows)) <= len(player.game.configs)
+    simulator = StudySimulator(Setup("made/up", 0, 60, mode="free", policy="random"))
+    record = simulator.run()
+    rows = list(simulator.row_of.values())
+    assert len(rows) == len(set(rows)) <= len(simulator.simulation.configs)
     assert record["budget"] == 60
     assert set(record["regret"]) == {"25", "50"}
 
@@ -171,12 +171,14 @@ def test_free_mode_maps_each_proposal_to_a_row_of_its_own_until_none_is_left(mad
 def test_a_metric_to_be_maximised_is_told_as_it_is_and_recommended_by_the_study(monkeypatch):
     table = small_table(seeds=3, name="arlbench/up")
     monkeypatch.setattr(ours.tables, "load", lambda: {table.name: table})
-    player = Player(Setup(table.name, 0, 12, policy="random"))
-    record = player.play()
-    assert player.study.direction == "maximize"
-    assert all(loss < 0 for run in player.study.runs for loss in run.losses)
-    best = player.study.best
-    assert player.game.recommended == pytest.approx(player.game.true[player.row_of[best.run], best.epoch - 1])
+    simulator = StudySimulator(Setup(table.name, 0, 12, policy="random"))
+    record = simulator.run()
+    assert simulator.study.direction == "maximize"
+    assert all(loss < 0 for run in simulator.study.runs for loss in run.losses)
+    best = simulator.study.best
+    assert simulator.simulation.recommended == pytest.approx(
+        simulator.simulation.true[simulator.row_of[best.run], best.epoch - 1]
+    )
     assert record["policy"] == "random"
 
 
@@ -197,7 +199,47 @@ def test_what_is_recorded_is_not_played_again_and_what_an_older_harness_recorded
     assert records.read(file) == []
 
 
-def test_labels_tell_kinds_of_games_apart():
+def raw_records():
+    found = [
+        record("freezethaw", f"taskset/{t}", seed, {"25": 0.9, "50": 0.12346 + 0.1 * seed}, budget=300, version="v")
+        | {"diverging": dict.fromkeys(records.SHARES, 0.25), "seconds": {"median": 0.1, "p99": 0.2}, "commit": "abc"}
+        for t in "ab"
+        for seed in (0, 2)
+    ]
+    rival = record("DEHB", "lcbench/1", 1, {"25": 1.0, "100": 0.5}, budget=1000, version="dehb 1")
+    rival |= {"regret_by_seconds": {"50": 0.25}, "mapped": True}
+    return [*found, rival, rival | {"mode": "free"}]
+
+
+def test_a_summary_has_every_regret_and_one_group_for_both_modes_of_a_rival():
+    summary = json.loads(json.dumps(records.summarise(raw_records())))
+    assert [(g["method"], g["modes"]) for g in summary["groups"]] == [
+        ("freezethaw", ["candidates"]),
+        ("DEHB", ["candidates", "free"]),
+    ]
+    assert summary["groups"][0]["decision_seconds"] == {"median": 0.1, "p99": 0.2}
+    found = records.expand(summary)
+    assert len(found) == 6
+    for old, new in zip(raw_records(), found, strict=True):
+        assert all(new[key] == old[key] for key in ("method", "table", "seed", "mode", "budget"))
+        for axis in records.AXES:
+            assert new.get(axis) == (pytest.approx(old[axis], abs=5e-5) if axis in old else None)
+    assert found[0]["diverging"] == pytest.approx(dict.fromkeys(records.SHARES, 0.25))
+    assert report.gather(found, "taskset", "candidates", "regret")["freezethaw"][("taskset/a", 2)]["50"] == 0.3235
+
+
+def test_published_records_are_replaced_by_method_suite_mode_and_budget(tmp_path):
+    file, raw = tmp_path / "summary.json", tmp_path / "raw"
+    records.write_summary(file, records.summarise(raw_records()))
+    records.save(raw / "rival-dehb-lcbench-free.json", [raw_records()[-1] | {"regret": {"25": 0.125}}])
+    records.publish(raw, file)
+    found = {(r["method"], r["table"], r["seed"], r["mode"]): r["regret"] for r in records.published(file)}
+    assert len(found) == 6
+    assert found["DEHB", "lcbench/1", 1, "free"] == {"25": 0.125}
+    assert found["DEHB", "lcbench/1", 1, "candidates"] == {"25": 1.0, "100": 0.5}
+
+
+def test_labels_tell_kinds_of_simulations_apart():
     plain = Setup("made/up", 0)
     kinds = [
         plain,
@@ -218,7 +260,7 @@ def record(method, table, seed, regret, **more):
     return {"method": method, "table": table, "seed": seed, "mode": "candidates", "regret": regret, **more}
 
 
-def test_the_report_pairs_games_and_reads_each_milestone_from_the_smallest_budget_that_has_it(capsys):
+def test_the_report_pairs_simulations_and_reads_each_milestone_from_the_smallest_budget_that_has_it(capsys):
     found = []
     for seed in range(4):
         found.append(record(report.OURS, "taskset/a", seed, {"100": 0.1 + 0.1 * seed, "200": 0.1}, budget=300))
@@ -234,13 +276,13 @@ def test_the_report_pairs_games_and_reads_each_milestone_from_the_smallest_budge
     pair = suite[report.ASHA]["paired"]["100"]
     assert pair["difference"] == pytest.approx(0.2)
     assert pair["error"] == pytest.approx(0.0, abs=1e-9)
-    assert pair["games"] == 4
-    assert suite["ifBO"]["paired"]["100"] == {"difference": 0.175, "error": 0.075, "games": 2, "ratio": 0.65}
+    assert pair["simulations"] == 4
+    assert suite["ifBO"]["paired"]["100"] == {"difference": 0.175, "error": 0.075, "simulations": 2, "ratio": 0.65}
     assert summary["ratios"]["taskset"][f"{report.OURS} / {report.ASHA}"]["200"] == 0.25
     assert "taskset/a" in capsys.readouterr().out
 
 
-# A rival's seat.
+# The session of a rival.
 
 
 def test_a_rival_without_conditions_proposes_all_and_what_is_inactive_is_left_out():
@@ -248,24 +290,24 @@ def test_a_rival_without_conditions_proposes_all_and_what_is_inactive_is_left_ou
     table = tables.Table(
         "arlbench/up", np.zeros((3, 1)), Geometry.plain(1), np.ones((3, 1, 4)), space=space, configs=tuple(configs)
     )
-    seat = Seat(Game(table, 0, 10), "free")
+    session = Session(Simulation(table, 0, 10), "free")
     for row in range(3):
-        assert seat.config(seat.whole(row)) == configs[row]
-    assert seat.config(seat.whole(0) | {"learning_rate": 0.1 + 1e-17})["learning_rate"] == 0.1
-    rows = [seat.row(seat.whole(1)) for _ in range(3)]
+        assert session.config(session.whole(row)) == configs[row]
+    assert session.config(session.whole(0) | {"learning_rate": 0.1 + 1e-17})["learning_rate"] == 0.1
+    rows = [session.row(session.whole(1)) for _ in range(3)]
     assert (rows[0], sorted(rows)) == (1, [0, 1, 2])
-    with pytest.raises(Over):
-        seat.row(seat.whole(1))
+    with pytest.raises(SimulationEnded):
+        session.row(session.whole(1))
 
 
 def test_a_row_is_trained_up_to_an_epoch_and_not_beyond_where_it_diverges():
-    seat = Seat(Game(small_table(), 0, 100), "candidates")
-    assert seat.train_up_to(0, 2) == seat.game.shown[0, 1]
-    assert seat.game.spent == 2
-    assert np.isnan(seat.train_up_to(3, 5))
-    assert seat.game.done[3] == 3
-    assert np.isnan(seat.train_up_to(3, 5))
-    assert seat.game.spent == 5
+    session = Session(Simulation(small_table(), 0, 100), "candidates")
+    assert session.train_up_to(0, 2) == session.simulation.shown[0, 1]
+    assert session.simulation.spent == 2
+    assert np.isnan(session.train_up_to(3, 5))
+    assert session.simulation.done[3] == 3
+    assert np.isnan(session.train_up_to(3, 5))
+    assert session.simulation.spent == 5
 
 
 # The ablation.
@@ -276,15 +318,15 @@ def test_the_middle_line_of_the_ablation_is_the_papers_model_with_the_robust_tra
     losses = np.r_[np.linspace(0.1, 0.2, 20), np.linspace(1.0, 30.0, 20)]
     observations = Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
 
-    def play(player):
-        transform = LossUnits.fit(observations, player.setup.model).transform
+    def look(simulator):
+        transform = Anchor.cast(observations, simulator.setup.model).transform
         seen.append(transform.to_model([0.1, 0.2, 15.0, 30.0]))
         return {}
 
-    monkeypatch.setattr(Player, "play", play)
+    monkeypatch.setattr(StudySimulator, "run", look)
     paper, robust, _, _ = (Setup("made/up", 0, 5, **options) for options in ablation.LINES.values())
     for setup in (paper, robust, paper):
-        ours.play(setup)
+        ours.run_simulation(setup)
     assert np.array_equal(seen[0], seen[2]), "nothing is left behind"
     gaps = [(z[1] - z[0]) / (z[3] - z[2]) for z in seen]
     assert gaps[1] > 10 * gaps[0], "good losses are told apart, bad ones drawn together"
@@ -304,7 +346,7 @@ def test_the_ablation_pairs_each_line_with_the_one_above():
 
 def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
     pytest.importorskip("optuna")
-    from benchmarks.rivals import of_optuna
+    from benchmarks.rivals import optuna as optuna_rivals
 
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.integers(2, size=30), rng.random(30) * 0.9 + 0.05, 10 ** rng.uniform(-6, -1, 30)])
@@ -313,27 +355,27 @@ def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
     table = tables.Table(
         "arlbench/up", rows, Geometry.plain(3), rng.random((30, 1, 9)), space=space, configs=tuple(configs)
     )
-    played = []
+    simulated = []
     for seed in (0, 0, 1):
-        seat = Seat(Game(table, seed, 60), "free")
-        with pytest.raises(Over):
-            of_optuna.tpe_hyperband(seat)
-        assert seat.game.spent == 60
-        played.append(seat.game.done.tolist())
-    assert played[0] == played[1] != played[2]
+        session = Session(Simulation(table, seed, 60), "free")
+        with pytest.raises(SimulationEnded):
+            optuna_rivals.tpe_hyperband(session)
+        assert session.simulation.spent == 60
+        simulated.append(session.simulation.done.tolist())
+    assert simulated[0] == simulated[1] != simulated[2]
 
 
 # Constants halved and doubled.
 
 
-def test_a_changed_constant_holds_during_the_game_only(made_up, monkeypatch):
+def test_a_changed_constant_holds_during_the_simulation_only(made_up, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        Player, "play", lambda player: seen.append((surprise.SURPRISE, improvement_rate.OLD_BASKET)) or {}
+        StudySimulator, "run", lambda simulator: seen.append((surprise.SURPRISE, choice.OLD_BASKET)) or {}
     )
-    before = surprise.SURPRISE, improvement_rate.OLD_BASKET
+    before = surprise.SURPRISE, choice.OLD_BASKET
     for short, factor in (("SURPRISE", 0.5), ("OLD_BASKET", 2.0)):
-        ours.play(Setup("made/up", 0, 5, **constants.changed(short, factor)))
+        ours.run_simulation(Setup("made/up", 0, 5, **constants.changed(short, factor)))
     assert seen == [(before[0] / 2, before[1]), (before[0], 2 * before[1])]
     assert before == (surprise.SURPRISE, improvement_rate.OLD_BASKET)
 
@@ -352,13 +394,13 @@ def test_every_constant_is_looked_up_where_it_is_changed(name):
                 assert short not in bound, file
 
 
-def test_a_constants_gain_is_over_the_default_in_the_same_games():
+def test_a_constants_gain_is_over_the_default_in_the_same_simulations():
     half = Setup("", 0, **constants.changed("SPREAD", 0.5)).method
     found = [record(report.OURS, "taskset/a", seed, {"100": 0.5}, budget=300) for seed in range(4)]
     found += [record(half, "taskset/a", seed, {"100": 0.3 + 0.1 * seed}, budget=300) for seed in range(2)]
     lines = constants.summarise(constants.gather(found, ["taskset"], "candidates"), ["SURPRISE", "SPREAD"])
     assert list(lines) == ["SPREAD x 0.5"]
-    assert lines["SPREAD x 0.5"]["games"] == 2
+    assert lines["SPREAD x 0.5"]["simulations"] == 2
     assert lines["SPREAD x 0.5"]["mean"]["100"] == pytest.approx(0.35)
     assert lines["SPREAD x 0.5"]["gain"]["100"]["difference"] == pytest.approx(0.15)
 
@@ -367,7 +409,7 @@ def test_a_baseline_that_nobody_recorded_is_refused(monkeypatch, tmp_path, capsy
     monkeypatch.setattr("sys.argv", ["constants", "--report", "--baseline", "nobody", "--out", str(tmp_path)])
     with pytest.raises(SystemExit):
         constants.main()
-    assert "nobody called 'nobody' has played" in capsys.readouterr().err
+    assert "there is no method 'nobody'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())  # what was kept stays as it was
 
 
@@ -375,8 +417,8 @@ def test_suites_are_pooled_and_another_baseline_may_be_named():
     half, other = Setup("", 0, **constants.changed("SPREAD", 0.5)).method, "freezethaw (before)"
     found = [record(half, f"{suite}/a", 0, {"100": 0.3}, budget=300) for suite in ("taskset", "lcbench")]
     found += [record(other, f"{suite}/a", 0, {"100": 0.7}, budget=300) for suite in ("taskset", "lcbench")]
-    games = constants.gather(found, ["taskset", "lcbench"], "candidates")
-    assert constants.summarise(games, ["SPREAD"])["SPREAD x 0.5"]["gain"] == {}  # the default has not played
-    line = constants.summarise(games, ["SPREAD"], other)["SPREAD x 0.5"]
-    assert line["games"] == 2
+    simulations = constants.gather(found, ["taskset", "lcbench"], "candidates")
+    assert constants.summarise(simulations, ["SPREAD"])["SPREAD x 0.5"]["gain"] == {}  # the default has no records
+    line = constants.summarise(simulations, ["SPREAD"], other)["SPREAD x 0.5"]
+    assert line["simulations"] == 2
     assert line["gain"]["100"]["difference"] == pytest.approx(0.4)

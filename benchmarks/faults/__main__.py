@@ -47,11 +47,11 @@ def main() -> int:
                 "stopped": lambda: scenarios.stopped(new_url, max(1, round(10 * given.share)), given.seed),  # noqa: B023
                 "moved_clock": lambda: scenarios.moved_clock(new_url),  # noqa: B023
             }
-            for name, play in plan.items():
+            for name, scenario in plan.items():
                 if given.only and name not in given.only:
                     continue
                 begin = time.perf_counter()
-                result = play()
+                result = scenario()
                 found[f"{database}/{name}"] = result | {"seconds": round(time.perf_counter() - begin, 1)}
                 print(f"{database:<11} {name:<12} {found[f'{database}/{name}']}", flush=True)
                 given.output.write_text(json.dumps(found, indent=1) + "\n")

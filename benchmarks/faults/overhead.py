@@ -163,11 +163,11 @@ def two_workers(epochs: int = 60) -> dict[str, Any]:
 
 def _bare(number: int, epochs: int = 10) -> float:
     context = multiprocessing.get_context("spawn")
-    crew = [context.Process(target=burn, args=(CPU * epochs,)) for _ in range(number)]
+    processes = [context.Process(target=burn, args=(CPU * epochs,)) for _ in range(number)]
     begin = time.monotonic()
-    for one in crew:
+    for one in processes:
         one.start()
-    for one in crew:
+    for one in processes:
         one.join()
     return time.monotonic() - begin
 

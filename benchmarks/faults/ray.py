@@ -1,4 +1,4 @@
-"""The Ray engine under fire on a real cluster of two nodes on this machine, and what it costs.
+"""Fault tests of the Ray engine on a real cluster of two nodes on this machine, and its overhead.
 
 python -m benchmarks.faults.ray                     all of it; benchmarks/results/ray.json
 python -m benchmarks.faults.ray --only storm --share 0.1
@@ -38,7 +38,7 @@ FIGURES = "FREEZETHAW_RAY_FIGURES"  # environment: a folder for the figures of w
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    """Two nodes with room for so many workers each, and a head without; nobody else has the token."""
+    """Two nodes for a number of workers each, and a head without workers, with a token of its own."""
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     library()
     from ray.cluster_utils import Cluster
@@ -96,7 +96,7 @@ def _acknowledged(study: storm.Target) -> int:
     return sum(log.read_text().count("recorded") for log in study.folder.glob("*.log"))
 
 
-def _crew(study: storm.Target) -> list[int]:
+def _workers(study: storm.Target) -> list[int]:
     """Processes that have had a loss acknowledged and live."""
     known = [int(log.stem) for log in study.folder.glob("*.log") if "recorded" in log.read_text()]
     return [process for process in known if _runs(process)]
@@ -109,9 +109,9 @@ def _runs(process: int) -> bool:
 
 
 def _kill_actor(study: storm.Target, _: Any, rng: random.Random) -> int:
-    while not (crew := _crew(study)):  # after a shot at the driver: the new ones have only begun
+    while not (pids := _workers(study)):  # after the driver was killed, the new workers are still starting
         time.sleep(0.1)
-    os.kill(rng.choice(crew), signal.SIGKILL)
+    os.kill(rng.choice(pids), signal.SIGKILL)
     return 1
 
 
@@ -119,7 +119,7 @@ def _kill_node(study: storm.Target, place: Any, _: random.Random) -> int:
     """With all of its actors; a new one comes in its place."""
     node = min(place.worker_nodes, key=lambda n: n.node_id)
     room = node.get_resource_and_label_spec().num_cpus
-    before = _crew(study)
+    before = _workers(study)
     place.remove_node(node, allow_graceful=False)
     time.sleep(1.0)  # its actors notice, and end
     gone = [process for process in before if not _runs(process)]
@@ -129,12 +129,12 @@ def _kill_node(study: storm.Target, place: Any, _: random.Random) -> int:
 
 def _kill_driver(study: storm.Target, _: Any, __: random.Random) -> int:
     """Kill -9 of the process that the user started, with which Ray ends its actors; then the same command again."""
-    crew = _crew(study)
+    pids = _workers(study)
     assert study.process is not None
     study.process.kill()
     study.process.communicate()
     study.start()
-    return len(crew)
+    return len(pids)
 
 
 @cache
@@ -144,7 +144,7 @@ def _measure() -> None:
 
 
 def measured(run: TrainingRun) -> None:
-    """What the workers run where the cost is measured; their figures are kept as they stand after each sitting."""
+    """What the workers run when the overhead is measured; their timings are written after each decision."""
     _measure()
     if os.environ.get(tuning.SECONDS):
         overhead.EPOCH = tuning.seconds(run.number)
@@ -189,12 +189,12 @@ def main() -> int:
             "overhead_eight": lambda: parts.cost(place, count(400), 8, "0.1 1.0"),
             "storm": lambda: parts.fly(place, count(1000), 8, **fire),
         }
-        for name, play in plan.items():
+        for name, scenario in plan.items():
             if given.only and name not in given.only:
                 continue
             print(name, flush=True)
             load = os.getloadavg()[0]
-            found[name] = play() | {"load_before": round(load, 1), "share": given.share, "commit": _commit()}
+            found[name] = scenario() | {"load_before": round(load, 1), "share": given.share, "commit": _commit()}
             print(f"  {found[name]}", flush=True)
             given.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0

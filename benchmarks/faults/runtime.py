@@ -1,4 +1,4 @@
-"""The runtime under fire, and what it costs: real processes of `ft.tune`, killed and asked to leave.
+"""Fault tests of the runtime, and its overhead: real processes of `ft.tune` that are killed or stopped.
 
 python -m benchmarks.faults.runtime                 all of it; benchmarks/results/faults_runtime.json
 python -m benchmarks.faults.runtime --only kill_parent --share 0.1
@@ -48,12 +48,12 @@ def main() -> int:
         "two_workers": lambda: overhead.two_workers(count(60)),
         "large": lambda: _apart(overhead.large, count(1000)),
     }
-    for name, play in plan.items():
+    for name, scenario in plan.items():
         if given.only and name not in given.only:
             continue
         print(name, flush=True)
         begin, load = time.perf_counter(), os.getloadavg()[0]
-        result = play()
+        result = scenario()
         busy = {"load_before": round(load, 1), "share": given.share}
         found[name] = result | busy | {"seconds_in_all": round(time.perf_counter() - begin, 1)}
         print(f"  {found[name]}", flush=True)

@@ -39,7 +39,7 @@ def fresh(new_url: NewUrl, runs: int, max_epochs: int, **orders: Any) -> Iterato
 
 
 def start(orders: Orders, prepare: Callable[[], object] = lambda: None) -> int:
-    """A worker process of its own; forked, so that it need not import everything anew."""
+    """A worker process; forked, so that nothing is imported again."""
     pid = os.fork()
     if pid:
         return pid
@@ -57,20 +57,20 @@ def kills(new_url: NewUrl, count: int, workers: int = 8, seed: int = 0) -> dict[
     while done < count:
         runs, max_epochs, here = 12, 40, 0
         with fresh(new_url, runs, max_epochs, epoch_seconds=0.01) as orders:
-            crew = [start(orders) for _ in range(workers)]
-            while crew:
+            processes = [start(orders) for _ in range(workers)]
+            while processes:
                 if done < count:
                     time.sleep(rng.uniform(0.0, 0.15))
-                    victim = rng.choice(crew)
+                    victim = rng.choice(processes)
                     os.kill(victim, signal.SIGKILL)
                 else:
                     time.sleep(0.05)
-                for pid in list(crew):
+                for pid in list(processes):
                     if _ended(pid) is not None:
-                        crew.remove(pid)
+                        processes.remove(pid)
                         if _codes.pop(pid) == -signal.SIGKILL:
                             done, here = done + 1, here + 1
-                            crew.append(start(orders))
+                            processes.append(start(orders))
                 _give_up(begin, count)
             reports.append(audit(orders, runs, max_epochs, here) | {"kills": here})
     total = {key: sum(report[key] for report in reports) for key in reports[0]}
@@ -149,7 +149,7 @@ def _errors(orders: Orders) -> str:
 
 
 def _writing(url: str) -> bool:
-    """Whether somebody is within a transaction just now."""
+    """Whether a process is in a transaction."""
     try:
         with Store(url, wait=0.3) as store, store._database.writing() as connection:
             leases.lock_all(connection, 1)
@@ -176,7 +176,7 @@ def stopped(new_url: NewUrl, count: int, seed: int = 0) -> dict[str, Any]:
             time.sleep(rng.uniform(0.0, 0.3))
             os.kill(sleeper, signal.SIGSTOP)
             while _writing(orders.url) or not _held(orders.url):
-                # let it go on: it holds no lease, or SQLite's lock, which nobody can take from a process that stopped
+                # resume it: it has no lease, or it has SQLite's lock, which cannot be taken from a stopped process
                 os.kill(sleeper, signal.SIGCONT)
                 time.sleep(0.01)
                 os.kill(sleeper, signal.SIGSTOP)
@@ -187,7 +187,7 @@ def stopped(new_url: NewUrl, count: int, seed: int = 0) -> dict[str, Any]:
                 raise Broken(f"workers ended with {codes}: {_errors(orders)}")
             report = audit(orders, 1, 60, kills=1)
             if report["taken_over"] < 1:
-                raise Broken("nobody took the stopped worker's lease over")
+                raise Broken("no worker took over the lease of the stopped one")
             lost += report["lost"]
     if lost == 0:
         raise Broken("no late write was refused")

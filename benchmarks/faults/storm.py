@@ -28,7 +28,7 @@ ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished
 
 @dataclass
 class Target:
-    """One study under fire."""
+    """One study whose processes are killed."""
 
     folder: Path
     budget: int
@@ -159,11 +159,11 @@ def hit_worker(number: signal.Signals) -> Shoot:
 
     def shoot(study: Target, rng: random.Random) -> bool:
         time.sleep(rng.uniform(0.1, 1.5))
-        crew = study.workers()
-        if not crew:
+        processes = study.workers()
+        if not processes:
             return False
         with contextlib.suppress(ProcessLookupError):
-            os.kill(rng.choice(crew), number)
+            os.kill(rng.choice(processes), number)
             study.watch()
             return True
         return False

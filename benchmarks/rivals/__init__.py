@@ -1,8 +1,8 @@
-"""Other tuners, each its authors' own implementation, at the very game that ours plays (benchmarks/simulate.py).
+"""Other tuners, in the implementations of their authors, on the same simulation (benchmarks/simulate.py).
 
-They need an environment of their own, `requirements.txt`; there, with src and the project's root on PYTHONPATH:
+They need their own environment, `requirements.txt`. With src and the root of the project on PYTHONPATH:
 
-    python -m benchmarks.rivals.play --method random asha --suite taskset lcbench arlbench
+    python -m benchmarks.rivals.run --method random asha --suite taskset lcbench arlbench
 
-What is recorded already is not played again. `benchmarks.regret --report` prints these records beside ours.
+Simulations that are recorded in build/regret are not repeated. `python -m benchmarks.records` adds them to the summary.
 """

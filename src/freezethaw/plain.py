@@ -1,4 +1,4 @@
-"""Values as others read them: plain JSON for programs, where what is not finite is null, and plain words for people."""
+"""Values as strict JSON, and numbers as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dicts only."""
+    """Convert to JSON types; infinities and NaN become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -21,12 +21,12 @@ def plain(value: Any) -> Any:
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """With as many digits as are useful; a dash for none."""
+    """A number with some significant digits; a dash if missing or not finite."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def size(count: float) -> str:
-    """So many bytes."""
+    """A number of bytes."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -35,7 +35,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds, in minutes or hours where they are many."""
+    """A duration in seconds, minutes or hours."""
     if seconds < 60:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.2g} min" if seconds < 3600 else f"{seconds / 3600:.3g} h"

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import StudyError, extra
 from freezethaw.records import Budget, Checkpoints, Result
 from freezethaw.space import Space
-from freezethaw.trainers.needing import extra
 from freezethaw.trainers.protocol import TrainingRun
 from freezethaw.trainers.random_states import remembered
 from freezethaw.trainers.sklearn import thawed, train_epoch
@@ -77,9 +76,9 @@ class FreezeThawSearchCV(BaseSearchCV):
         put_back = remembered()  # the random generators of the caller stay as they are
         try:
             result = tune(
-                _Training(self, X, y, splits, errors), copy.deepcopy(Space.of(self.space)), self.max_epochs, self.budget,
-                name=self.name, workers=effective_n_jobs(self.n_jobs), store=self.store, seed=self.random_state,
-                direction="maximize", checkpoints=self.checkpoints,
+                _Training(self, X, y, splits, errors), copy.deepcopy(Space.of(self.space)), self.max_epochs,
+                self.budget, name=self.name, workers=effective_n_jobs(self.n_jobs), store=self.store,
+                seed=self.random_state, direction="maximize", checkpoints=self.checkpoints,
             )  # fmt: skip
         except StudyError:
             if errors:  # the original error of the estimator

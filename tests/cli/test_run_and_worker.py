@@ -191,7 +191,7 @@ def test_a_worker_joins(cli, training):
     done = cli("worker", "--name", "joined", "--store", url, "train.py:train", process=True)
     assert done.stdout == "ended: budget spent: 10 epochs; this worker trained 10 epochs\n"
     assert json.loads(cli("status", "--json", store=url).stdout)["epochs"] == 10
-    assert "what to train?" in cli("worker", code=2).stderr
+    assert "nothing to train" in cli("worker", code=2).stderr
     assert "--store is required" in cli("worker", "train.py:train", code=2).stderr
     done = cli("worker", "--name", "nowhere", "train.py:train", store=url, code=1)  # the store of the environment
     assert "there is no study 'nowhere'" in done.stderr

@@ -42,7 +42,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_adapter_is_in_the_reference():
-    from tests.trainers.test_needing import ADAPTERS
+    from tests.trainers.test_missing_libraries import ADAPTERS
 
     named = {f"freezethaw.trainers.{module}" for module in reference.ADAPTERS} | {"freezethaw.search_cv"}
     assert {f"freezethaw.{adapter}" for adapter in ADAPTERS} <= named

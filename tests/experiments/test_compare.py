@@ -168,8 +168,12 @@ def test_what_is_read_off_a_record():
     assert record.revisits.tolist() == [2, 1, 0]
     assert record.curve(1).tolist() == [9.0, 8.0, 5.0, 4.0]
     assert record.lowest.tolist() == [9.0, 8.0, 8.0, 5.0, 5.0, 4.0, 3.0, 3.0]
-    assert record.epochs_to(5.5) == 4
-    assert record.epochs_to(1.0) == np.inf
+    short = record.summary()
+    assert short.lowest.tolist() == record.lowest.tolist()
+    assert short.epochs_to(5.5) == 4
+    assert short.epochs_to(1.0) == np.inf
+    assert (short.runs, short.one_epoch_runs, short.longest) == (3, 0, 4)
+    assert (short.thaws, short.thawed_runs, short.most_thaws, short.late_thaws) == (3, 2, 2, 0.66667)
     diverged = replace(record, losses=np.full(8, np.nan))
     assert np.isinf(diverged.lowest).all()
 

@@ -1,9 +1,10 @@
-"""Figures, forecasts and findings from studies that are kept: here small ones, made up."""
+"""Figures, forecasts and findings from results: here of small, made-up studies."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,12 +55,12 @@ def ends(kept):
 
 def test_every_figure_is_drawn_from_what_is_kept_and_none_from_nothing(kept, tmp_path):
     pytest.importorskip("plotly")
-    records = results.everything(kept)
-    assert draw.FIGURES["comparison_logistic"](records) is None
-    figure = draw.FIGURES["comparison_lda"](records)
+    summary = results.summary_of(kept)
+    assert draw.FIGURES["comparison_logistic"](summary) is None
+    figure = draw.FIGURES["comparison_lda"](summary)
     assert [t.name for t in figure.data if t.mode == "lines" and not t.fill] == list(methods.TITLES.values())
     wanted = list(draw.FIGURES)
-    written = draw.draw(wanted, records, tmp_path, html=True)
+    written = draw.draw(wanted, summary, tmp_path, html=True)
     assert [file.stem for file in written] == [name for name in wanted if name != "comparison_logistic"]
 
 
@@ -85,8 +86,8 @@ def test_only_runs_that_reached_the_end_are_forecast(tmp_path):
 
 
 def test_the_tables_hold_what_was_measured(kept):
-    records = results.everything(kept)
-    baseline = findings.of(records, "lda", "baseline")
+    raw, records = results.everything(kept), results.summary_of(kept).studies
+    baseline = [r for r in raw if (r.problem, r.method) == ("lda", "baseline")]
     assert findings.goal(records, "lda") == pytest.approx(np.mean([r.losses.min() for r in baseline]))
     rows = [line.split(" | ") for line in findings.visits(records).splitlines()[2:]]
     assert rows[0][2:] == ["5", "0 %", "10", "45", "100 %", "9", "56 % |"]
@@ -96,8 +97,8 @@ def test_the_tables_hold_what_was_measured(kept):
 
 
 def test_the_page_has_a_place_for_every_table_and_keeps_the_rest(kept, ends):
-    (kept / forecasts.FILE).write_text(json.dumps(ends))
-    found = findings.parts(kept)
+    (kept / results.FORECASTS).write_text(json.dumps(ends))
+    found = findings.parts(results.summary_of(kept))
     assert set(found) == {"speed", "visits", "time", "ends"}
     page = findings.PAGE.read_text(encoding="utf-8")
     full = findings.filled(page, found)
@@ -109,11 +110,25 @@ def test_the_page_has_a_place_for_every_table_and_keeps_the_rest(kept, ends):
         findings.filled("nothing", found)
 
 
+def test_a_summary_is_read_back_and_updated_study_by_study(kept, tmp_path):
+    summary = results.summary_of(kept)
+    summary.save(tmp_path / "summary.json")
+    found = results.published(tmp_path / "summary.json")
+    assert found.studies == summary.studies
+    assert found.progressions == summary.progressions
+    for raw, short in zip(results.everything(kept), found.studies, strict=True):
+        np.testing.assert_array_equal(short.lowest, raw.lowest)
+    newer = replace(summary.studies[3], wall=1.0)
+    updated = found.updated(results.Summary([newer]))
+    assert updated.studies[3] == newer
+    assert updated.studies[:3] + updated.studies[4:] == found.studies[:3] + found.studies[4:]
+    assert results.published(tmp_path / "missing.json").studies == []
+
+
 def test_no_rating_is_in_the_results():
-    for file in results.RESULTS.glob("*.json"):
-        text = file.read_text(encoding="utf-8")
-        assert len(text) < 120_000, file
-        assert '"rating' not in text
+    text = results.SUMMARY.read_text(encoding="utf-8")
+    assert len(text) < 200_000
+    assert '"rating' not in text
 
 
 @pytest.mark.parametrize("problem", list(problems.QUICK))

@@ -1,4 +1,4 @@
-"""The benchmark of pruned trials: what it says of good and of bad forecasts, and a small game with the real Optuna."""
+"""The benchmark of pruned trials: scores of good and bad forecasts, and a small table with Optuna itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_game_with_the_real_optuna(monkeypatch):
     table = tables.Table(
         "made/up", features, Geometry.plain(1), losses, space=ft.Space(x=ft.Float(0.0, 1.0)), configs=configs
     )
-    found, seconds = optuna_import.played(table)
+    found, seconds = optuna_import.forecast_pruned(table)
     assert len(found.truth) == 10
     assert np.all(found.seen < 12)
     assert optuna_import.summary(found)["rank_correlation"] > 0.9

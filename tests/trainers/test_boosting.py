@@ -95,9 +95,9 @@ def test_a_checkpoint_is_never_executed(tmp_path, library):
 
 
 def test_what_cannot_be_done(tmp_path):
-    with pytest.raises(TrainingError, match="LightGBM cannot continue a booster of the kind 'dart'"):
+    with pytest.raises(TrainingError, match="LightGBM cannot continue a 'dart' booster"):
         Bench(tmp_path).sit(lambda run: with_lightgbm(run, boosting="dart"), [1])
-    with pytest.raises(TrainingError, match="give evals="):
+    with pytest.raises(TrainingError, match=r"evals=.* is required"):
         Bench(tmp_path).sit(lambda run: boost_xgboost(run, {}, None, []), [1])
-    with pytest.raises(TrainingError, match="give valid_sets="):
+    with pytest.raises(TrainingError, match=r"valid_sets=.* is required"):
         Bench(tmp_path).sit(lambda run: boost_lightgbm(run, {}, None, []), [1])

@@ -15,7 +15,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
 from freezethaw.trainers import command
-from freezethaw.trainers.command_output import read_line
+from freezethaw.trainers.command_process import read_line
 from tests.trainers.bench import Bench, script
 
 # doubles a number in each epoch; everything it needs to go on is in one file
@@ -154,8 +154,8 @@ def test_lines_that_are_mistakes(text):
 @pytest.mark.parametrize(
     ("text", "error", "message", "reported"),
     [
-        ("", TrainingError, "exited with 0 and printed no loss.*it printed nothing else", 0),
-        ("echo rubbish; echo '{]'", TrainingError, "exited with 0 and printed no loss.*its last output: rubbish", 0),
+        ("", TrainingError, "exited with 0 but printed no loss.*no other output", 0),
+        ("echo rubbish; echo '{]'", TrainingError, "exited with 0 but printed no loss.*its last output: rubbish", 0),
         ("echo no such data >&2; exit 3", TrainingError, "exited with 3; its last output: no such data", 0),
         ("kill -9 $$", TrainingError, "was killed by SIGKILL", 0),
         ("kill -15 $$", Preempted, "pre-empted", 0),  # by whoever wants the machine
@@ -167,14 +167,14 @@ def test_lines_that_are_mistakes(text):
         ("""echo '{"epoch": 1, "loss": 1}'; exit 1""", TrainingError, "exited with 1", 1),
         ("""echo '{"epoch": 1, "loss": 1}'; exit 12""", Preempted, "pre-empted", 0),  # it saved nothing
         (f"""echo '{{"epoch": 1, "loss": 1}}'; {SAVE}; exit 12""", Preempted, "pre-empted", 1),
-        (f"""echo '{{"epoch": 1, "loss": 1}}'; {SAVE}""", TrainingError, "with 0 after epoch 1; .* to epoch 3", 1),
-        (f"""echo '{{"epoch": 0, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 0 where 1 was due.*FROM \\+ 1", 0),
-        (f"""echo '{{"epoch": 2, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 2 where 1 was due", 0),
-        (f"""echo '{{"epoch": 4, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 4, beyond where it was to stop", 0),
+        (f"""echo '{{"epoch": 1, "loss": 1}}'; {SAVE}""", TrainingError, "with 0 after epoch 1; expected epoch 3", 1),
+        (f"""echo '{{"epoch": 0, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 0 instead of 1.*FROM \\+ 1", 0),
+        (f"""echo '{{"epoch": 2, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 2 instead of 1", 0),
+        (f"""echo '{{"epoch": 4, "loss": 1}}'; {SAVE}""", TrainingError, "epoch 4, after its last epoch", 0),
         (
             """for e in 1 2 3; do echo "{\\"epoch\\": $e, \\"loss\\": 1}"; done""",
             TrainingError,
-            "saved nothing into the folder",
+            "saved nothing in",
             2,
         ),
     ],
@@ -200,7 +200,7 @@ def test_no_such_command(tmp_path):
     with pytest.raises(TrainingError, match=r"'\./train\.sh' is not found"):
         command(["./train.sh"], tmp_path)
     (tmp_path / "train.sh").write_text("#!/bin/sh\n")
-    with pytest.raises(TrainingError, match=r"may not be executed: chmod \+x \./train\.sh"):
+    with pytest.raises(TrainingError, match=r"is not executable: chmod \+x \./train\.sh"):
         command(["./train.sh"], tmp_path)
     with pytest.raises(TrainingError, match="the command is empty"):
         command([])

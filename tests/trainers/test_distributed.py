@@ -106,5 +106,5 @@ def test_nobody_waits_for_ever(tmp_path, training, error, message):
 def test_another_number_of_ranks(tmp_path):
     bench = Bench(tmp_path)
     bench.sit(train, [1])
-    with pytest.raises(TrainingError, match="was trained by 2 ranks, and cannot go on with 3"):
+    with pytest.raises(TrainingError, match="was trained with 2 ranks and cannot continue with 3"):
         bench.sit(lambda run: everywhere(run, train_rank, ranks=3), [2])

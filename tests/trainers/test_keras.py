@@ -68,14 +68,14 @@ def test_another_loss(tmp_path):
     bench = sat(tmp_path / "mae", [2], loss="val_mae")
     assert set(bench.metrics[0]) == {"training_loss", "mae", "val_loss"}
     with pytest.raises(
-        TrainingError, match="there is no 'auc' in the logs, only loss, mae, val_loss, val_mae; give loss="
+        TrainingError, match="there is no 'auc' in the logs, only loss, mae, val_loss, val_mae; set loss="
     ):
         sat(tmp_path / "auc", [2], loss="auc")
 
 
 def test_mistakes(tmp_path):
     bench = sat(tmp_path / "one", [2])
-    with pytest.raises(TrainingError, match="epoch 3 is due, not 1: fit"):
+    with pytest.raises(TrainingError, match="expected epoch 3, not 1: fit"):
         bench.sit(lambda run: train(run, start=0), [4])
     with pytest.raises(TrainingError, match="of another model"):
         bench.sit(lambda run: train(run, units=5), [4])

@@ -92,7 +92,7 @@ def test_the_last_epoch_and_other_callbacks(tmp_path):
 
 
 def test_mistakes(tmp_path):
-    with pytest.raises(TrainingError, match=r"'accuracy' was not logged, only .*val_loss.*; give loss="):
+    with pytest.raises(TrainingError, match=r"'accuracy' was not logged, only .*val_loss.*; set loss="):
         sat(tmp_path / "one", [2], loss="accuracy")
 
 

@@ -14,7 +14,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.cli.study_file import read_study
 from tests.trainers.test_examples import EXAMPLE
-from tests.trainers.test_needing import ADAPTERS
+from tests.trainers.test_missing_libraries import ADAPTERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("adapters.md", "from_optuna.md", "from_ray_tune.md", "from_wandb_sweeps.md")

@@ -123,7 +123,7 @@ def test_what_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path):
         def set_extra_state(self, state):
             pass
 
-    with pytest.raises(TrainingError, match=r"a state_dict holds .*numpy"):
+    with pytest.raises(TrainingError, match=r"a state_dict has .*numpy"):
         TorchState(model=Odd()).save(tmp_path)
 
 

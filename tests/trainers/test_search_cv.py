@@ -72,10 +72,15 @@ def test_one_without_labels():
     assert search.fit(X).predict(X).shape == (60,)
 
 
+def test_a_dict_of_parameters_is_a_space(digits):
+    search = FreezeThawSearchCV(SGDClassifier(), dict(SPACE.parameters), max_epochs=2, budget=2, cv=2)
+    assert set(search.fit(*digits).best_params_) == set(SPACE.names)
+
+
 def test_mistakes(digits):
-    with pytest.raises(StudyError, match="space must be"):
+    with pytest.raises(StudyError, match="space is required"):
         FreezeThawSearchCV(SGDClassifier()).fit(*digits)
-    with pytest.raises(StudyError, match="sample_weight: partial training"):
+    with pytest.raises(StudyError, match="sample_weight: fit parameters other than"):
         FreezeThawSearchCV(SGDClassifier(), SPACE).fit(*digits, sample_weight=np.ones(500))
     with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
         FreezeThawSearchCV(SGDClassifier(), ft.Space(beta=ft.Float(0.0, 1.0)), budget=3).fit(*digits)

@@ -71,7 +71,7 @@ def test_to_the_end(tmp_path):
 
 def test_mistakes(tmp_path):
     bench = sat(tmp_path / "one", [2])
-    with pytest.raises(TrainingError, match=r"epoch 3 is due: trainer\.train"):
+    with pytest.raises(TrainingError, match=r"expected epoch 3: use trainer\.train"):
         bench.sit(lambda run: train(run, tmp_path, resume=False), [4])
     with pytest.raises(TrainingError, match=r"there is no 'eval_f1' in the metrics, only .*eval_loss"):
         sat(tmp_path / "two", [2], loss="eval_f1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from freezethaw.errors import extra
 from freezethaw.records import Notice
-from freezethaw.trainers.needing import extra
 
 RUN, STATE, REASON = "freezethaw.run", "freezethaw.state", "freezethaw.reason"  # tags
 STATUS = {"decided": "RUNNING", "frozen": "SCHEDULED", "finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}

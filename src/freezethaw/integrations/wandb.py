@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from freezethaw.errors import extra
 from freezethaw.records import Notice
-from freezethaw.trainers.needing import extra
 
 ENDING = ("frozen", "finished", "diverged", "failed")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import StudyError, extra
 from freezethaw.runtime import shipping
 from freezethaw.runtime.crew import PATIENCE, Toll
 from freezethaw.runtime.deaths import Cause
@@ -25,7 +25,6 @@ from freezethaw.runtime.worker import FINISHED as ENDED
 from freezethaw.runtime.worker import check_hope
 from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, Place, logs_in
 from freezethaw.study import Study
-from freezethaw.trainers.needing import extra
 from freezethaw.trainers.protocol import Train
 
 POLL = 0.1

@@ -1,8 +1,8 @@
-"""The training protocol and its forms: a function, a class, a command, or the name of one."""
+"""Trainings: a function, a class, a command, or the name of a function or class; and adapters for libraries."""
 
+from freezethaw.trainers.class_trainer import ClassTrainer, function_of
 from freezethaw.trainers.command import CommandTrainer, command, limited
 from freezethaw.trainers.importing import NamedTrainer, named
-from freezethaw.trainers.of_class import ClassTrainer, function_of
 from freezethaw.trainers.protocol import Train, TrainingRun
 
 __all__ = [

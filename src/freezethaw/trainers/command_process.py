@@ -1,10 +1,13 @@
-"""A command while it runs: its losses as they come, its log, its end, and the end of whatever it started."""
+"""The process of a training command: its losses, its log, its exit, and the processes it started."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -12,27 +15,65 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
+from dataclasses import dataclass
+from typing import IO, Any
 
 from freezethaw.errors import TrainingError
-from freezethaw.trainers.command_output import Line, read_line
+from freezethaw.trainers.class_trainer import RESERVED
 
-GRACE = 20.0  # seconds that a command has to save and leave
-LOOK = 0.2  # seconds between two looks at whether to leave
-LINGER = 2.0  # seconds after its end in which output may still come
-TAIL = 5  # lines of output that a message shows
+STOP_SECONDS = 20.0  # between SIGTERM and SIGKILL
+POLL_SECONDS = 0.2  # between checks whether to stop
+LINGER_SECONDS = 2.0  # after the exit, in which output may still arrive
+TAIL = 5  # lines of output shown in messages
+BARE_NUMBER = re.compile(r"([:\[,]\s*)[-+]?(nan|inf(?:inity)?)\b", re.IGNORECASE)  # NaN and infinity as printed by C
+
+
+@dataclass(frozen=True)
+class LossLine:
+    """A line of output with a loss."""
+
+    epoch: int
+    loss: float
+    metrics: Mapping[str, Any]
+
+
+def read_line(text: str) -> LossLine | None:
+    """Parse a line of output; None if it is part of the log. Raises TrainingError for an invalid epoch or loss."""
+    if not text.lstrip().startswith("{"):
+        return None
+    found = _parsed(text)
+    if not isinstance(found, dict) or "epoch" not in found or "loss" not in found:
+        return None
+    epoch, loss = found["epoch"], found["loss"]
+    if isinstance(epoch, float) and epoch.is_integer():
+        epoch = int(epoch)
+    if isinstance(epoch, bool) or not isinstance(epoch, int):
+        raise TrainingError(f"the command printed an epoch that is not an integer: {text.strip()[:200]}")
+    if loss is None:  # NaN, as written by JavaScript
+        loss = math.nan
+    if isinstance(loss, bool) or not isinstance(loss, int | float):
+        raise TrainingError(f"the command printed a loss that is not a number: {text.strip()[:200]}")
+    metrics = {key: value for key, value in found.items() if key not in ("epoch", *RESERVED)}
+    return LossLine(epoch, float(loss), metrics)
+
+
+def _parsed(text: str) -> Any:
+    for attempt in (text, BARE_NUMBER.sub(r"\1NaN", text)):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(attempt)
+    return None
 
 
 class CommandProcess:
-    """The command while it runs, in a session of its own: Ctrl-C reaches it through us only."""
+    """A running command, in its own session: it receives Ctrl-C only from us."""
 
     def __init__(
-        self, words: Sequence[str], folder: str | None, epoch_limit: float | None, told: Mapping[str, object]
+        self, words: Sequence[str], folder: str | None, epoch_limit: float | None, variables: Mapping[str, object]
     ) -> None:
         self._shown, self._limit = " ".join(words), epoch_limit
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._queue: queue.Queue[str | None] = queue.Queue()
-        environment = os.environ | {f"FREEZETHAW_{key}": str(value) for key, value in told.items()}
+        environment = os.environ | {f"FREEZETHAW_{key}": str(value) for key, value in variables.items()}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own command
                 words,
@@ -66,13 +107,13 @@ class CommandProcess:
                 with contextlib.suppress(OSError, ValueError):
                     pipe.close()
 
-    def lines(self, leaving: Callable[[], bool]) -> Iterator[Line]:
-        """Lines that count, as they come, until the output ends. Asked to leave, the command is asked in turn."""
-        patience, asked = self._limit, False
-        since, gone = time.monotonic(), None
+    def lines(self, leaving: Callable[[], bool]) -> Iterator[LossLine]:
+        """Losses as they arrive, until the output ends. If `leaving`, the command is asked to stop."""
+        limit, asked = self._limit, False
+        since, exited_at = time.monotonic(), None
         while True:
             try:
-                text = self._queue.get(timeout=LOOK)
+                text = self._queue.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 text = ""
             if text is None:
@@ -83,27 +124,27 @@ class CommandProcess:
                 yield line
             if not asked and leaving():
                 self._stop(signal.SIGTERM)
-                asked, patience, since = True, GRACE, time.monotonic()
-            if patience is not None and time.monotonic() - since > patience:
+                asked, limit, since = True, STOP_SECONDS, time.monotonic()
+            if limit is not None and time.monotonic() - since > limit:
                 if asked:
                     self._stop(signal.SIGKILL)
                     return
                 raise TrainingError(
-                    f"longer than {patience:g} s for one epoch: {self._shown} printed no loss{self.output()}"
+                    f"longer than {limit:g} s for one epoch: {self._shown} printed no loss{self.output()}"
                 )
             if text or not self._exited():
-                gone = None
-            elif gone is None:
-                gone = time.monotonic()
-            elif time.monotonic() - gone > LINGER:  # it left a process behind that holds the pipe open
+                exited_at = None
+            elif exited_at is None:
+                exited_at = time.monotonic()
+            elif time.monotonic() - exited_at > LINGER_SECONDS:  # a child process keeps the pipe open
                 return
 
     def end(self) -> int:
-        """Wait until it has exited, and end whatever it started and left behind; gives its exit code."""
+        """Wait for the exit, kill remaining child processes and return the exit code."""
         limit, since = self._limit, time.monotonic()
         while not self._exited():
             time.sleep(0.005)
-            if limit is not None and time.monotonic() - since > max(limit, GRACE):
+            if limit is not None and time.monotonic() - since > max(limit, STOP_SECONDS):
                 raise TrainingError(f"{self._shown} closed its output but does not exit")
         self._stop(signal.SIGKILL)
         code = self._process.wait()
@@ -112,7 +153,7 @@ class CommandProcess:
         return code
 
     def _exited(self) -> bool:
-        """Whether it has exited; where the system can tell without forgetting it, so that its number stays its own."""
+        """Whether it has exited; if possible without reaping it, so that its process ID is not reused."""
         if not hasattr(os, "waitid"):
             return self._process.poll() is not None
         with contextlib.suppress(ChildProcessError):
@@ -120,11 +161,11 @@ class CommandProcess:
         return True
 
     def output(self) -> str:
-        """The end of its log, for a message."""
-        return "; its last output: " + " | ".join(self._tail) if self._tail else "; it printed nothing else"
+        """The end of the log, for a message."""
+        return "; its last output: " + " | ".join(self._tail) if self._tail else "; no other output"
 
     def _stop(self, how: signal.Signals) -> None:
-        """The command and whatever it started."""
+        """Send a signal to the command and its child processes."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, how)
 

@@ -1,7 +1,7 @@
-"""A training by its name: "package.module:function" or "train.py:function" (or a class; "train.py" means its `train`).
+"""Trainings by name: "package.module:function" or "train.py:function"; "train.py" means its `train`. Also for classes.
 
-A name travels where a function cannot: to another process, another machine, a study file. What is imported is the
-user's own code, named by the user; nothing from a store is ever imported.
+Unlike a function, a name can be passed to another process or machine and written in a study file. Only names given by
+the user are imported, never names from a store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from freezethaw.errors import TrainingError
-from freezethaw.trainers.of_class import function_of
+from freezethaw.trainers.class_trainer import function_of
 from freezethaw.trainers.protocol import TrainingRun
 
 EXAMPLES = "'train.py:train' or 'package.module:train'"
@@ -28,23 +28,23 @@ DEFAULT = "train"
 
 @dataclass(frozen=True)
 class NamedTrainer:
-    """A training function that is imported where it is called, so that it can be sent by name."""
+    """A training function that is imported when it is called."""
 
     module: str  # dotted, or the absolute path of a file
     name: str
-    folder: str = ""  # where modules are looked for first
+    folder: str = ""  # searched first for modules
 
     def __call__(self, run: TrainingRun) -> object:
-        """Import, and train."""
+        """Import the function and train."""
         return self.function()(run)
 
     def function(self) -> Callable[[TrainingRun], object]:
-        """What the name stands for; a class as its training function."""
+        """The function with this name, or the training function of a class."""
         found = attribute(self._module(), self.name)
         if isinstance(found, type):
             return function_of(found)
         if not callable(found):
-            raise TrainingError(f"{self} is {_kind(found)}; name a function or a class")
+            raise TrainingError(f"{self} is {_kind(found)}, not a function or a class")
         function: Callable[[TrainingRun], object] = found
         return function
 
@@ -55,18 +55,18 @@ class NamedTrainer:
         if self.folder and self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
-            return _of_file(Path(self.module)) if self.module.endswith(".py") else _of_name(self.module)
+            return _import_file(Path(self.module)) if self.module.endswith(".py") else _import_module(self.module)
         except TrainingError:
             raise
-        except Exception as error:  # whatever the user's file does when it is imported
+        except Exception as error:  # raised by the user's file
             raise TrainingError(f"importing {self.module} failed: {_where(error)}") from error
 
 
 def named(text: str, folder: Path | None = None) -> NamedTrainer:
-    """A training by its name, looked up now so that a wrong name is known at once. Files are relative to `folder`."""
+    """A training by name, imported now so that wrong names raise at once. Files are relative to `folder`."""
     module, _, name = text.partition(":")
     if not module or ":" in name:
-        raise TrainingError(f"{text!r} names no training; write {EXAMPLES}")
+        raise TrainingError(f"{text!r} is not the name of a training; expected {EXAMPLES}")
     home = (folder or Path()).absolute()
     if module.endswith(".py"):
         file = home / Path(module).expanduser()
@@ -76,7 +76,7 @@ def named(text: str, folder: Path | None = None) -> NamedTrainer:
             )
         found = NamedTrainer(str(file), name or DEFAULT, str(file.parent))
     elif "/" in module or not all(part.isidentifier() for part in module.split(".")):
-        raise TrainingError(f"{text!r} names no training; write {EXAMPLES}")
+        raise TrainingError(f"{text!r} is not the name of a training; expected {EXAMPLES}")
     else:
         found = NamedTrainer(module, name or DEFAULT, str(home))
     found.function()
@@ -84,7 +84,7 @@ def named(text: str, folder: Path | None = None) -> NamedTrainer:
 
 
 def attribute(module: ModuleType, name: str) -> Any:
-    """A name in a module, with dots."""
+    """An attribute of a module, by its dotted name."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -96,8 +96,8 @@ def attribute(module: ModuleType, name: str) -> Any:
     return found
 
 
-def _of_file(file: Path) -> ModuleType:
-    """The module of a file, under its own name where that is free: classes that are pickled then find it again."""
+def _import_file(file: Path) -> ModuleType:
+    """Import a file under its own name if that is free, so that pickled classes can be found."""
     name = (
         file.stem
         if file.stem.isidentifier() and _free(file)
@@ -120,7 +120,7 @@ def _of_file(file: Path) -> ModuleType:
 
 
 def _free(file: Path) -> bool:
-    """Whether no other module has the name of this file."""
+    """Whether no other module has this name."""
     known = sys.modules.get(file.stem)
     if known is not None:
         return _is_of(known, file)
@@ -133,21 +133,21 @@ def _is_of(module: ModuleType, file: Path) -> bool:
     return origin is not None and Path(origin).resolve() == file.resolve()
 
 
-def _of_name(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
-        hint = f"; a file is written {name}.py:function" if Path(f"{name}.py").is_file() else ""
+        hint = f"; for a file, write {name}.py:function" if Path(f"{name}.py").is_file() else ""
         raise TrainingError(f"there is no module {name!r} here{hint}") from None
 
 
 def _where(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if not frame.filename.startswith("<") and "importlib" not in frame.filename]
-    place = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}: " if len(ours) > 1 else ""
-    return f"{place}{type(error).__name__}: {error}"
+    location = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}: " if len(ours) > 1 else ""
+    return f"{location}{type(error).__name__}: {error}"
 
 
 def _kind(found: object) -> str:

@@ -1,13 +1,13 @@
-"""Keras 3, on any of its backends: a callback that reports, saves and loads.
+"""Keras 3, with any backend: a callback that reports, saves and loads.
 
 def train(run):
     keras.utils.set_random_seed(run.seed)
     model = ...
     model.fit(x, y, validation_data=..., epochs=MAX_EPOCHS, initial_epoch=run.from_epoch, callbacks=[FreezeThaw(run)])
 
-The loss is `val_loss`, or what `loss=` names; the other logs are kept as metrics. Saved are all variables of the model
-and its optimiser, states of its random layers included, and the generators of Python, NumPy and torch. A checkpoint is
-an archive of arrays, and JSON: nothing in it is executed. Counters of other callbacks are not part of it.
+The loss is `val_loss` or the name given as `loss=`; other logs are reported as metrics. A checkpoint contains all
+variables of the model and the optimiser, including the states of random layers, and the generators of Python, NumPy and
+torch, as arrays and JSON, which cannot execute code. The states of other callbacks are not saved.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from freezethaw.errors import TrainingError
-from freezethaw.trainers.needing import extra
+from freezethaw.errors import TrainingError, extra
 from freezethaw.trainers.protocol import TrainingRun
 from freezethaw.trainers.random_states import load_random_states, save_random_states, seed_random_states
 
@@ -30,31 +29,31 @@ FILE = "variables.npz"
 
 
 class FreezeThaw(keras.callbacks.Callback):
-    """Reports each epoch, and ends the fit where the run is frozen."""
+    """Reports each epoch and stops the fit when the run is frozen."""
 
     def __init__(self, run: TrainingRun, loss: str = "val_loss") -> None:
         super().__init__()
         self._run, self._loss, self._epochs = run, loss, run.epochs()
-        self._due: int | None = None  # the epoch to train now
+        self._due: int | None = None  # the epoch being trained
 
-    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002 - of Keras
-        """Load, where there is a checkpoint."""
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Load the checkpoint, if there is one."""
         self._due = next(self._epochs)
         if self._run.checkpoint is None:
             seed_random_states(self._run.seed)
         else:
             self.load(self._run.checkpoint)
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002 - of Keras
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
         """Keras counts epochs from 0."""
         if epoch + 1 != self._due:
-            raise TrainingError(f"epoch {self._due} is due, not {epoch + 1}: fit(..., initial_epoch=run.from_epoch)")
+            raise TrainingError(f"expected epoch {self._due}, not {epoch + 1}: fit(..., initial_epoch=run.from_epoch)")
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002 - of Keras
-        """Report, and end where the run is frozen."""
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Report, and stop if the run is frozen."""
         metrics = {name: float(value) for name, value in (logs or {}).items()}
         if self._loss not in metrics:
-            raise TrainingError(f"there is no {self._loss!r} in the logs, only {', '.join(metrics)}; give loss=")
+            raise TrainingError(f"there is no {self._loss!r} in the logs, only {', '.join(metrics)}; set loss=")
         loss = metrics.pop(self._loss)
         training = {"training_loss": metrics.pop("loss")} if "loss" in metrics else {}
         self._run.report(loss, save=self.save, **metrics, **training)
@@ -63,23 +62,23 @@ class FreezeThaw(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def save(self, folder: Path) -> None:
-        """Into a checkpoint."""
-        np.savez(folder / FILE, **{f"{place:05}": _array(variable) for place, variable in enumerate(self._variables())})
+        """Save to a checkpoint."""
+        np.savez(folder / FILE, **{f"{i:05}": _array(variable) for i, variable in enumerate(self._variables())})
         save_random_states(folder)
 
     def load(self, folder: Path) -> None:
-        """From a checkpoint. Random generators come last: whatever loading draws is forgotten."""
+        """Load from a checkpoint. Random generators are restored last."""
         variables = self._variables()
         with np.load(folder / FILE, allow_pickle=False) as arrays:
             saved = [arrays[name] for name in sorted(arrays.files)]
         if [array.shape for array in saved] != [tuple(variable.shape) for variable in variables]:
-            raise TrainingError("the checkpoint is of another model, or of another optimiser")
+            raise TrainingError("the checkpoint is of another model or optimiser")
         for variable, array in zip(variables, saved, strict=True):
             variable.assign(array)
         load_random_states(folder)
 
     def _variables(self) -> list[Any]:
-        """All that training changes; metrics are made anew in each epoch."""
+        """All variables that training changes; metrics are reset in each epoch."""
         model = self.model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
@@ -88,6 +87,6 @@ class FreezeThaw(keras.callbacks.Callback):
 
 
 def _array(variable: Any) -> Any:
-    """As NumPy can keep it: bfloat16 has no type there, and nothing is lost in a wider one."""
+    """A variable as a NumPy array; bfloat16 is converted to float32, without loss."""
     array = np.asarray(keras.ops.convert_to_numpy(variable))
     return array.astype(np.float32) if array.dtype.kind == "V" or array.dtype.name == "bfloat16" else array

@@ -1,4 +1,4 @@
-"""What a training function receives: the configuration, where to continue from, and a place to report losses to."""
+"""`TrainingRun`, the argument of a training function: configuration, checkpoint and `report`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from freezethaw.errors import StudyError
 from freezethaw.records import Config
 
 Save = Callable[[Path], object]
-# called with epoch, loss, the user's save function, other metrics; says whether to go on
+# called with epoch, loss, save function and metrics; returns whether to continue
 Advance = Callable[[int, float, Save | None, dict[str, float]], bool]
 
 
@@ -30,19 +30,19 @@ class TrainingRun:
         self.config = config
         self.seed = seed  # the same after every thaw
         self.from_epoch = from_epoch
-        self.to_epoch = to_epoch  # where the decision of now ends; it may be followed by another for the same run
+        self.to_epoch = to_epoch  # last epoch of the current decision; the next one may continue the same run
         self.checkpoint = checkpoint
-        self.leaving: Callable[[], bool] = _stay  # whether the worker wants to leave: then save soon, and return
-        self.kept: object | None = None  # what `keep` was given when this run was frozen, if it is still in memory
-        self.more = False  # whether the next loss is at hand already, and only after it there is something to save
+        self.leaving: Callable[[], bool] = _not_leaving  # whether the worker is stopping: then save soon and return
+        self.kept: object | None = None  # the object given to `keep` before the freeze, if it is still in memory
+        self.more = False  # whether the next loss is already known; nothing can be saved before it is reported
         self._advance = advance
         self._epoch = from_epoch
         self._reported = True
-        self._go_on = True
+        self._continue = True
 
     def epochs(self) -> Iterator[int]:
         """from_epoch + 1, from_epoch + 2, ... until the run is frozen."""
-        while self._go_on:
+        while self._continue:
             if not self._reported:
                 raise StudyError(f"epoch {self._epoch} of run {self.number} ended without run.report(loss)")
             self._epoch += 1
@@ -50,24 +50,22 @@ class TrainingRun:
             yield self._epoch
 
     def keep(self, model: object) -> None:
-        """Leave an object with the worker, to be found as `kept` when the run is thawed soon, with nothing to load.
+        """Give an object to the worker. If the run is thawed soon, it is `kept`, and nothing needs to be loaded.
 
-        Its state must be what `save` saves, and `kept` must be asked for first: then `checkpoint` is None.
+        Its state must be the one that `save` saves. Check `kept` first: if it is set, `checkpoint` is None.
         """
         self.kept = model
 
     def report(self, loss: float, save: Save | None = None, **metrics: float) -> None:
-        """Tell the loss of this epoch. `save(folder)` is called only when a checkpoint is needed."""
+        """Report the loss of this epoch. `save(folder)` is called only if a checkpoint is needed."""
         if self._reported:
-            raise StudyError(
-                f"epoch {self._epoch} of run {self.number} was reported already; report once in each epoch"
-            )
+            raise StudyError(f"epoch {self._epoch} of run {self.number} was already reported; report once per epoch")
         self._reported = True
-        self._go_on = self._advance(self._epoch, loss, save, metrics)
+        self._continue = self._advance(self._epoch, loss, save, metrics)
 
 
 Train = Callable[[TrainingRun], object]
 
 
-def _stay() -> bool:
+def _not_leaving() -> bool:
     return False

@@ -1,17 +1,17 @@
-"""Plain PyTorch: everything that the next epoch needs, in one object.
+"""PyTorch: the state of a training in one object.
 
 def train(run):
     torch.manual_seed(run.seed)
     model, optimizer, loader = ...
-    state = thawed(run, model=model, optimizer=optimizer, loader=loader)    # loads, where there is a checkpoint
+    state = thawed(run, model=model, optimizer=optimizer, loader=loader)    # loads the checkpoint, if there is one
     for epoch in run.epochs():
         ...
         run.report(loss, save=state.save)
 
-A part is anything with `state_dict` and `load_state_dict` (module, optimiser, schedule, AMP scaler, a loader of
-torchdata), a torch or NumPy generator, a sampler or a loader; None is left out. The random generators of Python, NumPy,
-torch and every GPU are always part of it, seeded with `run.seed` where the run starts. A checkpoint is loaded with
-`weights_only=True`: nothing in it is executed.
+A part is an object with `state_dict` and `load_state_dict` (module, optimiser, scheduler, AMP scaler, torchdata
+loader), a torch or NumPy generator, a sampler or a loader; None is ignored. The global random generators of Python,
+NumPy, torch and all GPUs are included; they are seeded with `run.seed` at the start of a run. Checkpoints are loaded
+with `weights_only=True`, so they cannot execute code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from freezethaw.errors import TrainingError
-from freezethaw.trainers.needing import extra
+from freezethaw.errors import TrainingError, extra
 from freezethaw.trainers.protocol import TrainingRun
 from freezethaw.trainers.random_states import load_random_states, save_random_states, seed_random_states
 
@@ -31,7 +30,7 @@ with extra("torch"):
     import torch
 
 FILE = "state.pt"
-WITHIN = ("generator", "sampler", "batch_sampler")  # what a loader or sampler draws with
+WITHIN = ("generator", "sampler", "batch_sampler")  # random state of a loader or sampler
 
 
 class TorchState:
@@ -42,20 +41,22 @@ class TorchState:
         for name, part in self.parts.items():
             if not (_has_state(part) or _is_generator(part) or _draws(part)):
                 raise TrainingError(
-                    f"{name} is a {type(part).__name__}, which has no state to save: give modules, optimisers, "
-                    "schedules, scalers, generators, samplers and loaders"
+                    f"{name} is a {type(part).__name__}, which has no state to save; expected modules, optimisers, "
+                    "schedulers, scalers, generators, samplers and loaders"
                 )
 
     def save(self, folder: Path) -> None:
-        """Into a checkpoint; whatever could not be loaded again without executing it is refused now, not later."""
+        """Save to a checkpoint; raises if it could not be loaded with `weights_only=True`."""
         torch.save(_plain({name: _state(part) for name, part in self.parts.items()}), folder / FILE)
         unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(folder / FILE)
         if unsafe:
-            raise TrainingError(f"a state_dict holds {', '.join(sorted(unsafe))}; it may hold tensors and plain values")
+            raise TrainingError(
+                f"a state_dict has {', '.join(sorted(unsafe))}; only tensors and plain values are allowed"
+            )
         save_random_states(folder)
 
     def load(self, folder: Path) -> None:
-        """From a checkpoint. Random generators come last: whatever loading draws is forgotten."""
+        """Load from a checkpoint. Random generators are restored last."""
         states = torch.load(folder / FILE, map_location="cpu", weights_only=True)
         if set(states) != set(self.parts):
             raise TrainingError(f"the checkpoint has {', '.join(states)}; this training has {', '.join(self.parts)}")
@@ -65,7 +66,7 @@ class TorchState:
 
 
 def thawed(run: TrainingRun, **parts: Any) -> TorchState:
-    """The parts of a training as they were when the run was frozen; as they are, where it starts."""
+    """Load the parts of a training from the checkpoint of the run, if there is one."""
     state = TorchState(**parts)
     if run.checkpoint is None:
         seed_random_states(run.seed)
@@ -83,7 +84,7 @@ def _is_generator(part: Any) -> bool:
 
 
 def _draws(part: Any) -> bool:
-    """Whether it draws the order of the data: a sampler, or a loader that has one."""
+    """Whether it is a sampler or a loader, which draw the order of the data."""
     return isinstance(part, torch.utils.data.Sampler | torch.utils.data.DataLoader)
 
 
@@ -106,26 +107,26 @@ def _restore(part: Any, state: Any) -> None:
     elif _is_generator(part):
         part.bit_generator.state = json.loads(state)
     else:
-        for name, held in state.items():
+        for name, item in state.items():
             if name == "epoch":
-                part.epoch = held
+                part.epoch = item
             else:
-                _restore(getattr(part, name), held)
+                _restore(getattr(part, name), item)
 
 
 def _plain(value: Any) -> Any:
-    """The same value in containers of its own, with one copy of each text.
+    """A copy of containers, with interned strings.
 
-    Pickle writes what is the same object only once: else a state that was loaded would be saved as other bytes.
+    Pickle writes shared objects once, so without this a loaded state would be saved as different bytes.
     """
     match value:
         case str():
             return sys.intern(str(value))
         case dict() if type(value) in (dict, OrderedDict):
-            made: Any = type(value)((_plain(key), _plain(held)) for key, held in value.items())
-            if hasattr(value, "_metadata"):  # versions of the modules, in a module's state
-                made._metadata = _plain(value._metadata)
-            return made
+            copied: Any = type(value)((_plain(key), _plain(item)) for key, item in value.items())
+            if hasattr(value, "_metadata"):  # versions in the state of a module
+                copied._metadata = _plain(value._metadata)
+            return copied
         case list() | tuple() if type(value) in (list, tuple):
-            return type(value)(_plain(held) for held in value)
+            return type(value)(_plain(item) for item in value)
     return value

@@ -1,4 +1,4 @@
-"""The random generators that all code of a process shares, as plain values: what a thawed run draws next."""
+"""The global random generators of Python, NumPy and torch, saved and restored with a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "random.json"
 
 
 def seed_random_states(seed: int) -> None:
-    """All of them, for a run that starts: what nobody seeded would differ between two trainings of the same run."""
+    """Seed all generators at the start of a run, so that unseeded code is reproducible too."""
     random.seed(seed)
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
@@ -25,7 +25,7 @@ def seed_random_states(seed: int) -> None:
 
 
 def random_states() -> dict[str, Any]:
-    """Of Python, and of NumPy and torch (with every GPU) where they are in use; as JSON can hold them."""
+    """The states of Python, and of NumPy and torch (with all GPUs) if imported, as JSON values."""
     states: dict[str, Any] = {"python": random.getstate()}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
@@ -40,7 +40,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
-    """Put them back; those of libraries that are not in use here are left out."""
+    """Restore the states; those of libraries that are not imported are ignored."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     numpy: Any = sys.modules.get("numpy")
@@ -55,17 +55,17 @@ def restore_random_states(states: dict[str, Any]) -> None:
 
 
 def remembered() -> Callable[[], None]:
-    """Remember them now; call what this gives to put them back."""
+    """Record the states now; call the result to restore them."""
     return partial(restore_random_states, random_states())
 
 
 def save_random_states(folder: Path) -> None:
-    """Write them beside the rest of a checkpoint."""
+    """Save the states in a checkpoint."""
     (folder / FILE).write_text(json.dumps(random_states()), encoding="utf-8")
 
 
 def load_random_states(folder: Path) -> None:
-    """Put back what `save_random_states` wrote."""
+    """Load the states from a checkpoint."""
     restore_random_states(json.loads((folder / FILE).read_text(encoding="utf-8")))
 
 

@@ -1,13 +1,13 @@
-"""scikit-learn: estimators that are trained in parts, by `partial_fit` or `warm_start`.
+"""scikit-learn: estimators with `partial_fit` or `warm_start`.
 
 def train(run):
     model = SGDClassifier(random_state=run.seed, **run.config)
-    state = thawed(run, model)                         # loads, where there is a checkpoint
+    state = thawed(run, model)                         # loads the checkpoint, if there is one
     for epoch in run.epochs():
         train_epoch(model, epoch, X, y, classes)       # or model.partial_fit(X, y, classes)
         run.report(log_loss(...), save=state.save)
 
-A checkpoint is written by skops: arrays and JSON, of which only known types are made again. Nothing in it is executed.
+A checkpoint is written by skops as arrays and JSON. Only known types are loaded, so it cannot execute code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from freezethaw.errors import TrainingError
-from freezethaw.trainers.needing import extra
+from freezethaw.errors import TrainingError, extra
 from freezethaw.trainers.protocol import TrainingRun
 from freezethaw.trainers.random_states import load_random_states, save_random_states, seed_random_states
 
@@ -33,8 +32,8 @@ with extra("sklearn"):
     from sklearn.exceptions import ConvergenceWarning
 
 FILE = "estimators.skops"
-GROWN = ("n_estimators", "max_iter")  # a parameter that says how far to train
-# parts of scikit-learn's own estimators that skops does not know yet; they hold arrays and numbers
+GROWN = ("n_estimators", "max_iter")  # the parameter with the number of iterations
+# parts of scikit-learn estimators that skops does not know yet; they contain arrays and numbers only
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -44,25 +43,25 @@ TRUSTED = (
 
 
 class EstimatorState:
-    """Estimators, saved and loaded together. `trusted`: types of your own in them, by their full names."""
+    """Estimators, saved and loaded together. `trusted` has the full names of your own types in them."""
 
     def __init__(self, *estimators: Any, trusted: Sequence[str] = ()) -> None:
         self.estimators, self.trusted = estimators, (*TRUSTED, *trusted)
 
     def save(self, folder: Path) -> None:
-        """Into a checkpoint; whatever could not be loaded again is refused now, not later."""
+        """Save to a checkpoint; raises if it could not be loaded."""
         data = skops.io.dumps(list(self.estimators))
         unknown = set(skops.io.get_untrusted_types(data=data)) - set(self.trusted)
         if unknown:
-            raise TrainingError(f"to save {', '.join(sorted(unknown))}, say so: thawed(..., trusted=[its full name])")
+            raise TrainingError(f"unknown types {', '.join(sorted(unknown))}; allow with thawed(..., trusted=[...])")
         _write_in_order(data, folder / FILE)
         save_random_states(folder)
 
     def load(self, folder: Path) -> None:
-        """From a checkpoint, into the same objects."""
+        """Load from a checkpoint, into the same objects."""
         loaded = skops.io.load(folder / FILE, trusted=list(self.trusted))
         if [type(one) for one in loaded] != [type(one) for one in self.estimators]:
-            raise TrainingError(f"the checkpoint holds {loaded}; this training has {list(self.estimators)}")
+            raise TrainingError(f"the checkpoint contains {loaded}; this training has {list(self.estimators)}")
         for estimator, state in zip(self.estimators, loaded, strict=True):
             vars(estimator).clear()
             vars(estimator).update(vars(state))
@@ -70,7 +69,7 @@ class EstimatorState:
 
 
 def thawed(run: TrainingRun, *estimators: Any, trusted: Sequence[str] = ()) -> EstimatorState:
-    """The estimators as they were when the run was frozen; as they are, where it starts."""
+    """Load the estimators from the checkpoint of the run, if there is one."""
     state = EstimatorState(*estimators, trusted=trusted)
     if run.checkpoint is None:
         seed_random_states(run.seed)
@@ -80,44 +79,44 @@ def thawed(run: TrainingRun, *estimators: Any, trusted: Sequence[str] = ()) -> E
 
 
 def train_epoch(estimator: Any, epoch: int, X: Any, y: Any = None, classes: Any = None, rounds: int = 1) -> None:
-    """One more epoch: a pass of `partial_fit`, or so many `rounds` more of what `warm_start` continues."""
+    """Train one epoch: one `partial_fit`, or `rounds` more iterations with `warm_start`."""
     if hasattr(estimator, "partial_fit"):
         estimator.partial_fit(X, y, **({} if classes is None else {"classes": classes}))
         return
     parameters = estimator.get_params(deep=False)
     grown = next((name for name in GROWN if name in parameters), None)
     if grown is None or "warm_start" not in parameters:
-        raise TrainingError(f"{type(estimator).__name__} trains in one go: it has neither partial_fit nor warm_start")
-    whole = grown == "n_estimators" or isinstance(
+        raise TrainingError(f"{type(estimator).__name__} has neither partial_fit nor warm_start")
+    cumulative = grown == "n_estimators" or isinstance(
         estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor
-    )  # others count from where they are
-    estimator.set_params(**{"warm_start": True, grown: rounds * epoch if whole else rounds})
+    )  # others count additional iterations
+    estimator.set_params(**{"warm_start": True, grown: rounds * epoch if cumulative else rounds})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # there is more to come
+        warnings.simplefilter("ignore", ConvergenceWarning)  # more epochs follow
         estimator.fit(X, y)
 
 
 def _write_in_order(data: bytes, file: Path) -> None:
-    """What skops wrote, with names and numbers in the order of their appearance.
+    """Write the output of skops with names and numbers in order of appearance.
 
-    skops names things by where they are in memory; now the same state is the same bytes, and `check` can compare.
+    skops uses memory addresses as names. After renumbering, equal states are equal bytes, so `check` can compare them.
     """
     numbers: dict[Any, int] = {}
     names: dict[str, str] = {}
 
     def renumber(node: Any) -> None:
         if isinstance(node, list):
-            for held in node:
-                renumber(held)
+            for item in node:
+                renumber(item)
         if not isinstance(node, dict):
             return
-        if "__id__" in node:  # plain values are never shared: whether they are one object is chance
+        if "__id__" in node:  # plain values may or may not be shared: number them separately
             key = (len(numbers),) if node.get("__loader__") == "JsonNode" else node["__id__"]
             node["__id__"] = numbers.setdefault(key, len(numbers))
         if isinstance(node.get("file"), str):
             node["file"] = names.setdefault(node["file"], f"{len(names)}{Path(node['file']).suffix}")
-        for held in node.values():
-            renumber(held)
+        for item in node.values():
+            renumber(item)
 
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
         schema = json.loads(old.read("schema.json"))
@@ -128,7 +127,7 @@ def _write_in_order(data: bytes, file: Path) -> None:
 
 
 def _without_padding(data: bytes) -> bytes:
-    """An array of records (the nodes of a tree) without what happened to be in memory between its fields."""
+    """A structured array (the nodes of a tree) with zeros as padding between its fields."""
     if not data.startswith(np.lib.format.MAGIC_PREFIX):
         return data
     array = np.load(io.BytesIO(data), allow_pickle=False)

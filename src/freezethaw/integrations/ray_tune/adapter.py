@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import StudyError, extra
 from freezethaw.integrations.ray_tune.trial_registry import Action, TrialRegistry
 from freezethaw.records import Outcome
-from freezethaw.trainers.needing import extra
 
 with extra("ray-tune"):
     from ray import cloudpickle
