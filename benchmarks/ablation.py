@@ -17,7 +17,7 @@ from benchmarks.regret import parser_of, run, selected
 from benchmarks.scores import print_table
 
 AT = (50, 100, 200, 300)
-ROBUST = ("model.observations.STANDARDISED", frozenset())  # the robust transform for the paper's model too
+ROBUST = ("model.loss_units.STANDARDISED", frozenset())  # the robust transform for the paper's model too
 LINES = {  # each line differs from the one above in one option
     "paper": {"variant": "paper", "model": "paper", "policy": "entropy_search"},
     "+ transform": {"variant": "transform", "model": "paper", "policy": "entropy_search", "constants": (ROBUST,)},

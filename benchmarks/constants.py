@@ -38,10 +38,11 @@ CONSTANTS = (
     "model.scales.STALLED",
     "model.scales.RESUME_HAZARD",
     "model.scales.CHANGE_HAZARD",
-    "study.chooser.LISTED",
+    "decide.configurations.LISTED",
 )
+RECORDED = {"LEADING_RUNS": "CONTENDERS", "RESUME_HAZARD": "WAKING", "CHANGE_HAZARD": "CHANGING"}  # labels of results
 RAW, SUMMARY = records.ROOT / "build" / "constants", records.RESULTS / "constants.json"
-SHORT = {name.rsplit(".", 1)[1]: name for name in CONSTANTS}
+SHORT = {RECORDED.get(label, label): name for name in CONSTANTS for label in [name.rsplit(".", 1)[1]]}
 
 
 def changed(short: str, factor: float) -> dict:

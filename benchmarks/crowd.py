@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 import freezethaw as ft
-from freezethaw.store import Snapshot, Store
+from freezethaw.records import StudyState
+from freezethaw.store import Store
 
 RESULTS = Path(__file__).parent / "results" / "crowd.json"
 WORKERS, RUNS, EPOCHS = 64, 500, 50
@@ -64,7 +65,7 @@ def begun(store: str, share: float, seed: int) -> ft.Study:
         for number, (config, length) in enumerate(zip(configs, map(int, lengths), strict=True), 1)
     )
     with Store(store) as made:
-        made.save("crowd", Snapshot(0, 1, study.definition(), runs, decisions=len(runs)))
+        made.save("crowd", StudyState(0, 1, study.definition.to_dict(), runs, decisions=len(runs)))
     return ft.Study.open(store, "crowd")
 
 

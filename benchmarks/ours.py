@@ -130,7 +130,7 @@ class StudySimulator:
         self.study.tell(decision, losses, seconds if self.setup.clock == "seconds" else None)
         self.seconds[-1] += time.perf_counter() - start
         if self.simulation.table.losses.shape[1] > 1:
-            best = self.study.best
+            best = self.study.recommended
             if best is not None:
                 self.simulation.recommend(self.row_of[best.run], best.epoch)
 
@@ -140,8 +140,8 @@ class StudySimulator:
             "method": self.setup.method,
             "version": f"freezethaw {ft.__version__}",
             "commit": records.commit(),
-            "policy": self.study.policy,
-            "model": self.study.model,
+            "policy": self.study.definition.policy,
+            "model": self.study.definition.model,
             "table": self.setup.table,
             "seed": self.setup.seed,
             "mode": self.setup.mode,

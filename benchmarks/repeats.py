@@ -57,7 +57,7 @@ def simulate(job: tuple[str, int, int]) -> dict:
         spent += len(losses)
         for at in AT:
             if at <= spent and at not in regret:
-                best = study.best
+                best = study.recommended
                 true = simulation.true[row_of[best.run], best.epoch - 1] if best else np.inf
                 regret[at] = float(
                     np.clip((true - simulation.lowest) / (simulation.median - simulation.lowest), 0.0, 1.0)

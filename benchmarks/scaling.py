@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import freezethaw as ft
-from freezethaw.runtime.places import LocalPlace
-from freezethaw.store import Snapshot, Store
+from freezethaw.records import Report, StudyState
+from freezethaw.runtime.checkpoint_storage import LocalCheckpointStorage
+from freezethaw.store import Store
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 SPACE = ft.Space(rate=ft.Float(0.0, 1.0), units=ft.Int(1, 100))
@@ -34,14 +35,14 @@ def opened(runs: int) -> dict[str, Any]:
         losses, seconds = tuple(1.0 / e for e in range(1, EPOCHS + 1)), (1.0,) * EPOCHS
         known = tuple(ft.Run(n, {"rate": n / runs, "units": 10}, losses, seconds) for n in range(1, runs + 1))
         with Store(url) as store:
-            definition = ft.Study(SPACE, EPOCHS, name="large").definition()
-            store.save("large", Snapshot(0, 1, definition, known, decisions=runs))
+            definition = ft.Study(SPACE, EPOCHS, name="large").definition.to_dict()
+            store.save("large", StudyState(0, 1, definition, known, decisions=runs))
         with Store(url) as store:
             study = store.open("large")
             begin = time.perf_counter()
             found = study.load()
             loaded = time.perf_counter() - begin
-            study.add_run({"rate": 0.5, "units": 20}, [1.0])
+            study.add_runs([({"rate": 0.5, "units": 20}, Report(1, (1.0,)))])
             begin = time.perf_counter()
             study.load(found)
             again = time.perf_counter() - begin
@@ -52,7 +53,7 @@ def saved(megabytes: int) -> dict[str, Any]:
     """Seconds to save a checkpoint of this size durably, and to fetch a verified copy."""
     data = os.urandom(megabytes * 1_000_000)
     with tempfile.TemporaryDirectory() as folder:
-        place, times = LocalPlace(Path(folder)), []
+        place, times = LocalCheckpointStorage(Path(folder)), []
         for number in range(5):
             begin = time.perf_counter()
             place.write(f"run/{number}", lambda into: (into / "weights").write_bytes(data))

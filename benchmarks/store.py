@@ -25,7 +25,8 @@ from typing import Any
 
 import freezethaw as ft
 from benchmarks import servers
-from freezethaw.store import Proposal, Report, Store, StoredStudy, Watcher
+from freezethaw.records import DecisionDraft, Report
+from freezethaw.store import Storage, Store, Watcher
 
 RESULTS = Path(__file__).parent / "results" / "store.json"
 MAX_EPOCHS = 1_000_000
@@ -35,7 +36,7 @@ Write = Callable[[int], object]  # records one epoch
 fork = multiprocessing.get_context("fork")  # nothing is imported again
 
 
-def new_study(url: str, name: str) -> StoredStudy:
+def new_study(url: str, name: str) -> Storage:
     definition = {"space": SPACE.to_dict(), "max_epochs": MAX_EPOCHS, "direction": "minimize", "seed": 0}
     return Store(url).create_or_open(name, definition)
 
@@ -44,10 +45,10 @@ def ours(url: str, run: int) -> Write:
     """Record through the store, under a lease."""
     study = Store(url).open("bench")
     watcher = Watcher()
-    while (permit := study.permission(watcher)) is None:
+    while (deciding := study.acquire_decision_lease(watcher)) is None:
         time.sleep(0.05)
-    committed = study.commit(permit, Proposal(None, CONFIG, MAX_EPOCHS, f"process {run}"), 0)
-    return lambda epoch: study.record(committed.lease, Report(epoch, (1.0 / epoch,), (0.1,)))
+    _, lease = study.commit(deciding, DecisionDraft(None, CONFIG, MAX_EPOCHS, f"process {run}"), 0)
+    return lambda epoch: study.record(lease, Report(epoch, (1.0 / epoch,), (0.1,)))
 
 
 BARE_ROWS = (
@@ -91,9 +92,9 @@ def prepare_bare(url: str, processes: int) -> None:
     study = Store(url).open("bench")
     watcher = Watcher()
     for number in range(processes):
-        permit = study.permission(watcher)
-        assert permit is not None
-        study.commit(permit, Proposal(None, CONFIG, MAX_EPOCHS, f"process {number}"), 0)
+        deciding = study.acquire_decision_lease(watcher)
+        assert deciding is not None
+        study.commit(deciding, DecisionDraft(None, CONFIG, MAX_EPOCHS, f"process {number}"), 0)
 
 
 def measure(make: Callable[[str, int], Write], url: str, processes: int, seconds: float) -> dict[str, Any]:
@@ -164,10 +165,11 @@ def opening(kind: str, url: str, runs: int = 1000, epochs: int = 100) -> dict[st
     """Seconds to open and load a large study, and to look again after one more loss."""
     study = new_study(url, "large")
     for run in range(runs):
-        study.add_run({"rate": (run + 1) / runs, "units": 10}, [1.0 / (e + 1) for e in range(epochs)])
-    permit = study.permission(Watcher())
-    assert permit is not None
-    lease = study.commit(permit, Proposal(None, CONFIG, epochs, "one more"), 0).lease
+        losses = tuple(1.0 / (e + 1) for e in range(epochs))
+        study.add_runs([({"rate": (run + 1) / runs, "units": 10}, Report(1, losses))])
+    deciding = study.acquire_decision_lease(Watcher())
+    assert deciding is not None
+    _, lease = study.commit(deciding, DecisionDraft(None, CONFIG, epochs, "one more"), 0)
     begin = time.perf_counter()
     study = Store(url).open("large")
     known = study.load()

@@ -250,7 +250,7 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
         lines.append(f"| {what} | {means[0]:.3f} | {means[1]:.3f} |")
     simulations = gather(every, "taskset", "candidates", "regret")
     (without_them, with_them), _ = common_means(simulations, [f"{OURS}, without plateaus", OURS], 200)
-    what = "units of their own for plateaus | regret after 200 epochs, TaskSet"
+    what = "separate units for plateaus | regret after 200 epochs, TaskSet"
     lines.append(f"| {what} | {without_them:.3f} | {with_them:.3f} |")
     ratio = kept("carried.json")["geometric_mean"]
     lines.append(

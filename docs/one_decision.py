@@ -14,6 +14,7 @@ import numpy as np
 
 import freezethaw as ft
 from freezethaw import figures
+from freezethaw.study import session_of
 
 PAGE = Path(__file__).parent / "decision.md"
 IMAGES = Path(__file__).parent / "images"
@@ -34,7 +35,7 @@ def play() -> tuple[ft.Study, ft.Decision]:
         if number > EARLIEST and decision.kind == "thaw" and number - last[run] > PATIENCE:
             return study, decision
         if run not in networks:
-            networks[run] = demo["Network"](decision.config, study.training_seed(run))
+            networks[run] = demo["Network"](decision.config, session_of(study).training_seed(run))
         losses = []
         for _ in range(decision.epochs):
             with np.errstate(all="ignore"):
@@ -46,7 +47,7 @@ def play() -> tuple[ft.Study, ft.Decision]:
 
 def told(study: ft.Study, decision: ft.Decision) -> dict[str, str]:
     """What stands between the marks of the page."""
-    runs, best, number = study.runs, study.best, decision.number
+    runs, best, number = study.runs, study.recommended, decision.number
     state = f"{len(runs)} runs, {sum(run.epoch for run in runs)} epochs. The lowest loss is {_lowest(runs):.4f}; the "
     state += f"best with the noise removed is that of run {best.run} at epoch {best.epoch}: {best.expected:.4f}.\n\n"
     state += "| run | epochs | last losses | forecast of epoch 30 | 90 % interval |\n|---|---|---|---|---|\n"

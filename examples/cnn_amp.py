@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import freezethaw as ft
-from freezethaw.runtime import checking
+from freezethaw.runtime.check import check as check_training
 from freezethaw.trainers import named
 from freezethaw.trainers.pytorch import thawed
 
@@ -98,7 +98,7 @@ def main(epochs: int = EPOCHS) -> ft.Result:
 
 
 def check() -> None:
-    report = checking.check(named(f"{Path(__file__).resolve()}:train"), CONFIG, epochs=6)
+    report = check_training(named(f"{Path(__file__).resolve()}:train"), CONFIG, epochs=6)
     same = "equals" if report.thawed == report.uninterrupted else "differs from"
     print(f"the thawed curve {same} the uninterrupted one: {[round(loss, 6) for loss in report.thawed]}")
     print("check passed, saved files included" if report.passed else f"check failed: {report.findings}")

@@ -15,6 +15,7 @@ import numpy as np
 
 import freezethaw as ft
 from experiments.bench import Bench
+from freezethaw.decide.configurations import low_discrepancy, near
 from freezethaw.losses import Transform
 from freezethaw.model.curves import Curves
 from freezethaw.model.inference import Target, draw_start, sweep
@@ -23,7 +24,6 @@ from freezethaw.model.predictions import predict
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
 from freezethaw.model.specification import PAPER_NOISE_FLOOR, Geometry, Specification, Values
 from freezethaw.policy.acquisition import expected_improvement
-from freezethaw.study.proposals import low_discrepancy, near
 
 EPOCHS = "epochs"  # the hyperparameter that is added
 FIRST = 3  # runs before there is a model

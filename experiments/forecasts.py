@@ -21,11 +21,11 @@ from experiments import results
 from experiments.diary import save
 from experiments.problems import PROBLEMS
 from experiments.results import Record
+from freezethaw.decide.inference_cache import one_thread
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.loss_units import Observations
 from freezethaw.model.sequential import from_scratch
 from freezethaw.model.specification import Geometry
-from freezethaw.study.threads import one_thread
 
 SEEN = (1, 2, 5, 10, 20, 50)
 MODELS = ("paper", "drift")

@@ -25,8 +25,8 @@ from experiments.baseline import warped_gp
 from experiments.bench import Bench
 from experiments.diary import Diary
 from experiments.problems import Problem
-from freezethaw.study.decider import Decider
-from freezethaw.study.threads import one_thread
+from freezethaw.decide.inference_cache import one_thread
+from freezethaw.study import session
 
 
 class Interrupted(Exception):  # noqa: N818 - an end, not a mistake
@@ -59,7 +59,7 @@ def by_tune(task: Task, **named: Any) -> None:
             loss = diary.train_epoch(run.number, epoch, run.config, training)
             run.report(loss, save=training.save)
 
-    with patch.object(Decider, "decide", diary.timed(Decider.decide)):
+    with patch.object(session, "decide", diary.timed(session.decide)):
         ft.tune(
             train,
             problem.space,

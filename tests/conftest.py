@@ -13,7 +13,11 @@ from benchmarks import servers
 from hypothesis import settings
 
 # asserts in shared modules explain themselves too; said here, before any test module imports them
-PARTS = ("contract", *(f"contract_of_{part}" for part in ("studies", "losses", "leases", "history")), "small_study")
+PARTS = (
+    "contract",
+    *(f"contract_of_{part}" for part in ("databases", "studies", "losses", "leases", "history")),
+    "small_study",
+)
 pytest.register_assert_rewrite(*(f"tests.store.{part}" for part in PARTS))
 
 settings.register_profile("fixed", derandomize=True, deadline=None)

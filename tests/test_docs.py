@@ -1,4 +1,4 @@
-"""The theory page names only what exists: functions that import, tests that are defined, pictures that are there."""
+"""The theory and the design page name only what exists: functions that import, tests and pictures that are there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def resolve(name):
     raise ModuleNotFoundError(name)
 
 
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+WAY = DESIGN[DESIGN.index("## The way of one epoch") : DESIGN.index("## Promises")]
 FUNCTIONS = sorted({name for row in table() for name in re.findall(r"`([\w.]+)`", row[2])})
+PLACES = sorted({name for name in re.findall(r"`([a-z_]+\.[\w.]+)`", WAY) if not name.startswith("make")})
 TESTS = sorted(set(re.findall(r"`(tests/[^`]+)`", THEORY)))
 
 
@@ -51,6 +54,11 @@ def test_every_equation_has_its_row():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_named_exists(name):
     assert callable(resolve(name))
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_place_on_the_way_of_an_epoch_exists(name):
+    assert resolve(name)
 
 
 @pytest.mark.parametrize("name", TESTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -173,9 +174,9 @@ def test_a_metric_to_be_maximised_is_told_as_it_is_and_recommended_by_the_study(
     monkeypatch.setattr(ours.tables, "load", lambda: {table.name: table})
     simulator = StudySimulator(Setup(table.name, 0, 12, policy="random"))
     record = simulator.run()
-    assert simulator.study.direction == "maximize"
+    assert simulator.study.definition.direction == "maximize"
     assert all(loss < 0 for run in simulator.study.runs for loss in run.losses)
-    best = simulator.study.best
+    best = simulator.study.recommended
     assert simulator.simulation.recommended == pytest.approx(
         simulator.simulation.true[simulator.row_of[best.run], best.epoch - 1]
     )
@@ -319,7 +320,7 @@ def test_the_middle_line_of_the_ablation_is_the_papers_model_with_the_robust_tra
     observations = Observations(np.zeros((40, 1)), tuple((v,) for v in losses), Geometry.plain(1), 5.0)
 
     def look(simulator):
-        transform = Anchor.cast(observations, simulator.setup.model).transform
+        transform = LossUnits.fit(observations, simulator.setup.model).transform
         seen.append(transform.to_model([0.1, 0.2, 15.0, 30.0]))
         return {}
 
@@ -371,9 +372,9 @@ def test_optuna_plays_a_conditional_table_with_names_that_differ_by_seed():
 def test_a_changed_constant_holds_during_the_simulation_only(made_up, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        StudySimulator, "run", lambda simulator: seen.append((surprise.SURPRISE, choice.OLD_BASKET)) or {}
+        StudySimulator, "run", lambda simulator: seen.append((surprise.SURPRISE, improvement_rate.OLD_BASKET)) or {}
     )
-    before = surprise.SURPRISE, choice.OLD_BASKET
+    before = surprise.SURPRISE, improvement_rate.OLD_BASKET
     for short, factor in (("SURPRISE", 0.5), ("OLD_BASKET", 2.0)):
         ours.run_simulation(Setup("made/up", 0, 5, **constants.changed(short, factor)))
     assert seen == [(before[0] / 2, before[1]), (before[0], 2 * before[1])]
@@ -384,6 +385,7 @@ def test_a_changed_constant_holds_during_the_simulation_only(made_up, monkeypatc
 def test_every_constant_is_looked_up_where_it_is_changed(name):
     """One that is bound as a default, or that another module took by name, would not change with this module's own."""
     module, short = name.rsplit(".", 1)
+    assert hasattr(importlib.import_module(f"freezethaw.{module}"), short)
     for file in Path(ft.__file__).parent.rglob("*.py"):
         here = file.as_posix().endswith(f"freezethaw/{module.replace('.', '/')}.py")
         for node in ast.walk(ast.parse(file.read_text())):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import freezethaw as ft
-from freezethaw.study import insight
-from freezethaw.study.insight import select, spread_out
+from freezethaw.decide import inference_cache
+from freezethaw.decide.inference_cache import select, spread_out
+from freezethaw.study import read, session_of
 
 SPACE = ft.Space(
     rate=ft.Float(1e-4, 1.0, log=True),
@@ -46,7 +47,7 @@ def test_it_finds_good_configurations_and_says_why():
     assert "chance to beat" in explained.decision.reason
     assert [e.score for e in explained.basket] == sorted((e.score for e in explained.basket), reverse=True)
     assert sum(study.p_min().values()) == pytest.approx(1.0)
-    with pytest.raises(ft.StudyError, match="decision 999 has no basket"):
+    with pytest.raises(ft.StudyError, match="there is no decision 999"):
         study.explain(999)
 
 
@@ -148,7 +149,7 @@ def test_finish_best_trains_the_winner_with_the_rest():
         advance(study, 100)
     assert sum(r.epoch for r in study.runs) == 40
     # a run that became the best when less than its whole training was left got all of the rest
-    assert study.runs[study.best.run - 1].epoch >= 9
+    assert study.runs[study.recommended.run - 1].epoch >= 9
     assert max(r.epoch for r in study.runs) >= 9
 
 
@@ -197,13 +198,13 @@ def test_every_policy_plays(policy, model):
 
 
 def test_beyond_the_largest_model_runs_are_selected_and_all_are_forecast(monkeypatch):
-    monkeypatch.setattr(insight, "MOST_RUNS", 12)
+    monkeypatch.setattr(inference_cache, "MOST_RUNS", 12)
     study = advance(ft.Study(SPACE, max_epochs=4, seed=0), 60)
     assert sum(bool(r.losses) for r in study.runs) > 12
-    view = study._view(study._ledger.facts())
+    view = read(study).inference
     assert len(view.places) == 12
     assert view.dropped > 0
-    best = study.best.run
+    best = study.recommended.run
     assert best in view.places
     for run in study.runs:
         if run.losses:
@@ -240,7 +241,7 @@ def test_dear_configurations_are_left_for_cheap_ones():
 def test_a_decision_uses_one_thread():
     from threadpoolctl import threadpool_info
 
-    from freezethaw.study.threads import one_thread
+    from freezethaw.decide.inference_cache import one_thread
 
     with one_thread():
         assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
@@ -290,12 +291,12 @@ def test_where_going_back_and_forth_is_dear_fewer_decisions_grant_more():
 
 
 def test_prices_that_make_no_sense_are_refused():
-    with pytest.raises(ft.StudyError, match="save must be a number of seconds"):
+    with pytest.raises(ft.StudyError, match="save must be a non-negative number of seconds"):
         ft.Prices(save=-1.0)
 
 
-def test_the_first_belief_of_many_runs_begins_with_some_and_knows_all(monkeypatch):
-    monkeypatch.setattr(insight, "FIRST_RUNS", 8)
+def test_samples_for_many_runs_begin_with_some_and_know_all(monkeypatch):
+    monkeypatch.setattr(inference_cache, "FIRST_RUNS", 8)
     study = ft.Study(SPACE, max_epochs=10, seed=0)
     for i in range(15):
         config = SPACE.sample(np.random.default_rng(i))
@@ -304,11 +305,11 @@ def test_the_first_belief_of_many_runs_begins_with_some_and_knows_all(monkeypatc
     assert set(study.p_min()) == set(range(1, 16))
 
 
-def test_repeats_start_a_configuration_again_under_another_seed_and_best_judges_configurations():
+def test_repeats_start_a_configuration_again_under_another_seed_and_configurations_are_judged():
     level = {"a": 0.50, "b": 0.45, "c": 0.60}
     luck = {"a": [-0.2, 0.1, 0.15, 0.12], "b": [0.01, -0.02, 0.03, 0.0], "c": [-0.05, 0.0, 0.05, 0.1]}
     study = ft.Study(ft.Space(x=ft.Choice(*level)), max_epochs=4, candidates=[{"x": x} for x in level], repeats=4)
-    assert study.model == "luck"
+    assert study.definition.model == "luck"
     ends = {}
     while True:
         try:
@@ -320,14 +321,14 @@ def test_repeats_start_a_configuration_again_under_another_seed_and_best_judges_
             ends[d.run] = level[x] + luck[x].pop(0)
         study.tell(d, ends[d.run] + 1.0 / d.to_epoch)
     assert Counter(run.config["x"] for run in study.runs) == {"a": 4, "b": 4, "c": 4}
-    assert len({study.training_seed(run.number) for run in study.runs}) == 12
+    assert len({session_of(study).training_seed(run.number) for run in study.runs}) == 12
     luckiest = min(study.runs, key=lambda run: min(run.losses))
     assert luckiest.config["x"] == "a"
-    assert study.best.config["x"] == "b"
+    assert study.recommended.config["x"] == "b"
 
 
 def test_repeats_must_be_a_whole_number():
-    with pytest.raises(ft.StudyError, match="repeats must be a positive whole number"):
+    with pytest.raises(ft.StudyError, match="repeats must be a positive integer"):
         ft.Study(ft.Space(x=ft.Float(0.0, 1.0)), max_epochs=4, repeats=0)
 
 
@@ -358,3 +359,36 @@ def test_where_the_budget_is_in_epochs_their_seconds_do_not_matter():
 
     assert started(dear, budget=100) == started(even, budget=100)
     assert started(dear, budget=ft.Budget(hours=100)) != started(even, budget=ft.Budget(hours=100))
+
+
+def test_a_stored_policy_that_is_gone_is_named(tmp_path):
+    study = ft.Study(SPACE, max_epochs=4, store=tmp_path / "study.db")
+    session_of(study).storage.amend({"policy": "mixed"})
+    with pytest.raises(ft.StudyError, match="no policy 'mixed'; continue the study with one of improvement_rate"):
+        study.ask()
+    study.close()
+    with ft.Study(SPACE, max_epochs=4, store=str(tmp_path / "study.db")) as again:
+        assert again.ask().run == 1
+
+
+def test_plain_dicts_and_paths_are_accepted_and_the_study_says_what_it_is(tmp_path):
+    file = tmp_path / "study.db"
+    with ft.Study({"x": ft.Float(0.0, 1.0)}, max_epochs=4, store=file) as study:
+        study.tell(study.ask(), 0.5)
+        assert repr(study) == "<Study 'study': 1 runs, 1 epochs, best loss 0.5>"
+    with ft.Study.open(file) as opened:
+        assert (opened.name, opened.best.loss) == ("study", 0.5)
+    ft.Study({"x": ft.Float(0.0, 1.0)}, max_epochs=4, store=file, name="other").close()
+    with pytest.raises(ft.StudyError, match="holds 2 studies; name one of 'study', 'other'"):
+        ft.Study.open(file)
+
+
+def test_best_is_the_lowest_measured_loss_and_recommended_the_lowest_expected():
+    """One lucky epoch of a bad run is the best; the model recommends another."""
+    study = ft.Study(ft.Space(x=ft.Choice("good", "bad")), max_epochs=8, seed=0)
+    good = study.add_run({"x": "good"}, [1.0, 0.52, 0.41, 0.36, 0.33, 0.32, 0.31, 0.305])
+    bad = study.add_run({"x": "bad"}, [1.4, 0.95, 0.86, 0.81, 0.2, 0.78, 0.77, 0.765])
+    assert (study.best.run, study.best.epoch, study.best.loss) == (bad.number, 5, 0.2)
+    assert study.recommended.run == good.number
+    assert study.best.expected > 0.5
+    assert study.recommended.expected < 0.4

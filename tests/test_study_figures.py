@@ -9,6 +9,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw import figures
+from freezethaw.study import read
 
 pytest.importorskip("plotly")
 
@@ -42,7 +43,7 @@ def searched():
     study = make(24)
     study.cancel(study.ask(), "out_of_memory")
     study.ask()
-    return study.still()
+    return read(study)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,12 @@ def test_past_forecasts_are_counted(searched):
 
 def test_a_basket_shows_its_reason_and_a_missing_one_is_refused(searched):
     assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.meta["subtitle"]
-    with pytest.raises(ft.StudyError, match="no basket"):
+    requested = make()
+    requested.enqueue({"rate": 0.1, "<b>kind</b>": "adam", "width": 3})
+    requested.ask()
+    with pytest.raises(ft.StudyError, match="decision 1 has no basket"):
+        figures.basket(requested, 1)
+    with pytest.raises(ft.StudyError, match="no decision 999"):
         figures.basket(searched, 999)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.faults.decider import decide
 from benchmarks.faults.training import State
 from benchmarks.faults.worker import Orders
-from freezethaw.store import Store, StoredStudy
+from freezethaw.store import Storage, Store
 
 
 class Broken(AssertionError):  # noqa: N818
@@ -70,7 +70,7 @@ def _logs(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
     return trained, recorded, lost
 
 
-def _rows(study: StoredStudy, change: int, expected: int) -> None:
+def _rows(study: Storage, change: int, expected: int) -> None:
     """Rows as they are, below what the snapshot makes of them: none twice, no gap, no change from nowhere."""
     with study._database.reading() as connection:
         counts = "count(*), count(DISTINCT epoch), min(epoch), max(epoch), max(change)"
@@ -96,14 +96,14 @@ def _owners(recorded: list[Any]) -> None:
     _require(len(changes) == len(set(changes)), "two writes got the same change counter")
 
 
-def _replay(study: StoredStudy, decisions: int) -> None:
+def _replay(study: Storage, decisions: int) -> None:
     """Every decision equals the one that a replay takes from the store as it was."""
     for number in range(1, decisions + 1):
         kept = study.decision(number)
-        proposal, state = decide(study.load(at=kept.basis), study.sampler_state(before=number))
+        proposal, state = decide(study.load(at=kept.basis), study.samples(before=number))
         found = (kept.decision.to_epoch, kept.decision.reason, dict(kept.decision.config))
         same = found == (proposal.to_epoch, proposal.reason, dict(proposal.config))
-        same = same and proposal.run in (None, kept.decision.run) and state == study.sampler_state(before=number + 1)
+        same = same and proposal.run in (None, kept.decision.run) and state == study.samples(before=number + 1)
         _require(same, f"decision {number} was {kept.decision}; a replay takes {proposal}")
 
 

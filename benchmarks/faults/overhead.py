@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 import freezethaw as ft
-from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Snapshot, Store, StoredStudy
-from freezethaw.study import Study
-from freezethaw.study.decider import Decider
+from freezethaw.records import StudyState
+from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.store import Store
+from freezethaw.store.sql_storage import SqlStorage
+from freezethaw.study import Study, StudySession, session
 from freezethaw.trainers.protocol import TrainingRun
 
 SPACE = ft.Space(rate=ft.Float(0.02, 0.9, log=True), floor=ft.Float(0.0, 1.0))
@@ -51,12 +52,12 @@ def _timed(owner: type, name: str, label: str) -> None:
 def _measure_all() -> None:
     """In the process that works: time spent in decisions, and in the parts of the rest."""
     for owner, name, label in (
-        (Study, "ask", "ask"),
-        (Study, "go_on", "go on"),
-        (Decider, "decide", "of which model and policy"),
-        (StoredStudy, "record", "record"),
-        (CheckpointKeeper, "save", "save"),
-        (CheckpointKeeper, "tidy", "tidy"),
+        (StudySession, "ask", "ask"),
+        (StudySession, "next_decision", "next decision"),
+        (session, "decide", "of which model and policy"),
+        (SqlStorage, "record", "record"),
+        (CheckpointManager, "save", "save"),
+        (CheckpointManager, "clean", "clean"),
     ):
         _timed(owner, name, label)
 
@@ -118,7 +119,7 @@ def _broken_down(out: Path) -> dict[str, Any]:
     spent = json.loads(out.read_text())
     epochs = spent.pop("epochs")
     parts = {name: round(1000.0 * value / epochs, 2) for name, value in spent.items()}
-    decision = parts["ask"] + parts["go on"]
+    decision = parts["ask"] + parts["next decision"]
     besides = round(parts["wall"] - parts["training"] - decision, 2)
     return {"epochs": int(epochs), "besides_the_decision_ms": besides, "decision_ms": round(decision, 2), "ms": parts}
 
@@ -183,11 +184,11 @@ def large(runs: int = 1000, epochs: int = 100) -> dict[str, Any]:
         known.append(ft.Run(number, config, losses, (1.0,) * epochs))
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/study.db"
-        definition = Study(SPACE, 2 * epochs, name="large").definition()
+        definition = Study(SPACE, 2 * epochs, name="large").definition.to_dict()
         with Store(store) as made:
-            made.save("large", Snapshot(0, 1, definition, tuple(known), decisions=runs))
+            made.save("large", StudyState(0, 1, definition, tuple(known), decisions=runs))
         seconds = {}
-        for which in ("first", "next"):  # before the first there is no belief of the model in the store
+        for which in ("first", "next"):  # before the first there are no samples in the store
             begin = time.perf_counter()
             study = Study.open(store, "large")
             opened = time.perf_counter()

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.faults import tuning
 from benchmarks.faults.audit import Broken
-from freezethaw.study import Study
+from freezethaw.study import Study, session_of
 
 PATIENCE = 240.0  # seconds without an end, after the last shot
 ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished"}
@@ -176,9 +176,9 @@ def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
     trained, recorded = _logs(study.folder)
     opened = Study.open(study.url, tuning.NAME)
     try:
-        runs, events = opened.runs, opened.shared.stored.events(most=1_000_000)
+        runs, events = opened.runs, session_of(opened).storage.events(most=1_000_000)
         for run in runs:
-            expected = tuning.curve(run.config, opened.training_seed(run.number), run.epoch)
+            expected = tuning.curve(run.config, session_of(opened).training_seed(run.number), run.epoch)
             _require(run.losses == expected, f"run {run.number} is not what it would be uninterrupted")
             said = [event.text for event in events if event.run == run.number]
             _require(run.state in ("frozen", "finished"), f"run {run.number} is {run.state}: {said}")
@@ -243,7 +243,8 @@ def _replay(study: Target, everything: bool) -> int:
     opened = Study.open(f"sqlite:///{copy}", tuning.NAME)
     try:
         for number in numbers:
-            kept, chosen = opened.shared.stored.decision(number).decision, opened.replay(number)
+            session = session_of(opened)
+            kept, chosen = session.storage.decision(number).decision, session.replay(number)
             same = chosen.run == (None if kept.kind == "start" and chosen.run is None else kept.run)
             same = same and (dict(chosen.config), chosen.to_epoch) == (dict(kept.config), kept.to_epoch)
             _require(same and chosen.reason == kept.reason, f"decision {number} was {kept}; a replay takes {chosen}")

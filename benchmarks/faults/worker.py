@@ -16,8 +16,9 @@ from pathlib import Path
 from benchmarks.faults.decider import decide
 from benchmarks.faults.training import State
 from freezethaw.errors import AllPending, LeaseLost, StudyFinished
-from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Committed, Heartbeat, Report, Snapshot, Store, StoredStudy, Watcher
+from freezethaw.records import Decision, Lease, Report, StudyState
+from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.store import Heartbeat, Storage, Store, Watcher
 
 PAUSE = 0.02
 
@@ -38,10 +39,10 @@ class Worker:
 
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
-        self.study: StoredStudy = Store(orders.url).open("faults")
-        self.keeper = CheckpointKeeper(self.study, orders.folder / "checkpoints")
+        self.study: Storage = Store(orders.url).open("faults")
+        self.checkpoints = CheckpointManager(self.study, orders.folder / "checkpoints")
         self.watcher = Watcher(orders.lease_seconds)
-        self.known: Snapshot | None = None
+        self.known: StudyState | None = None
         self._log = os.open(orders.folder / f"{os.getpid()}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
 
     def log(self, *words: object) -> None:
@@ -56,39 +57,39 @@ class Worker:
                     time.sleep(PAUSE)
                     continue
                 try:
-                    self.train(found)
+                    self.train(*found)
                 except LeaseLost:
-                    self.log("lost", found.decision.run, found.lease.token)
+                    self.log("lost", found[0].run, found[1].token)
 
-    def decide(self) -> Committed | None:
-        permit = self.study.permission(self.watcher)
-        if permit is None:
+    def decide(self) -> tuple[Decision, Lease] | None:
+        lease = self.study.acquire_decision_lease(self.watcher)
+        if lease is None:
             return None
         try:
             self.known = self.study.load(self.known)
-            proposal, state = decide(self.known, self.study.sampler_state())
-            return self.study.commit(permit, proposal, self.known.change, state)
+            draft, samples = decide(self.known, self.study.samples())
+            return self.study.commit(lease, draft, self.known.change, samples)
         except LeaseLost:
             return None
         except (AllPending, StudyFinished) as nothing:
-            self.study.release(permit)
+            self.study.release(lease)
             if isinstance(nothing, StudyFinished):
                 raise
             return None
 
-    def train(self, work: Committed) -> None:
-        lease, run = work.lease, work.decision.run
+    def train(self, decision: Decision, lease: Lease) -> None:
+        run = decision.run
         with Heartbeat(self.study.beat, lease, seconds=self.orders.lease_seconds):
-            with self.keeper.load(lease) as loaded:
+            with self.checkpoints.load(lease) as loaded:
                 state = State.load(loaded.folder, run, loaded.epoch) if loaded else State.begin(run)
-            self.keeper.tidy(lease)
-            while state.epoch < work.decision.to_epoch:
+            self.checkpoints.tidy(lease)
+            while state.epoch < decision.to_epoch:
                 time.sleep(self.orders.epoch_seconds)
                 state = state.trained()
                 self.log("trained", run, state.epoch, lease.token)
-                last = state.epoch == work.decision.to_epoch
+                last = state.epoch == decision.to_epoch
                 due = last or state.epoch % self.orders.every == 0
-                new = self.keeper.save(lease, state.epoch, state.save) if due else None
+                new = self.checkpoints.save(lease, state.epoch, state.save) if due else None
                 report = Report(state.epoch, (state.loss,), (self.orders.epoch_seconds,))
                 found = self.study.record(lease, report, new, "told" if last else None)
                 self.log("recorded", run, state.epoch, lease.token, state.loss.hex(), found.change)

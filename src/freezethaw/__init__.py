@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from freezethaw.decide import StudyDefinition
     from freezethaw.errors import (
         AllPending,
         CheckpointError,
@@ -28,15 +27,29 @@ if TYPE_CHECKING:
     )
     from freezethaw.integrations import Curve, export_optuna, forecast, import_optuna
     from freezethaw.integrations.ray_tune import ray_tune_config
-    from freezethaw.records import Best, Budget, Checkpoints, Decision, Notice, Prices, Result, Run
+    from freezethaw.losses import Forecast
+    from freezethaw.records import (
+        BasketEntry,
+        Best,
+        Budget,
+        Checkpoints,
+        Decision,
+        Explanation,
+        Notice,
+        Prices,
+        Result,
+        Run,
+    )
     from freezethaw.runtime.ray import RayEngine
     from freezethaw.space import Choice, Float, Int, Space
     from freezethaw.study import Study
-    from freezethaw.tune import tune
+    from freezethaw.trainers.protocol import TrainingRun
+    from freezethaw.tuning import tune
 
 # public name -> module; resolved on first use, so that `import freezethaw` is quick
 _HOMES = {
     "AllPending": "errors",
+    "BasketEntry": "records",
     "Best": "records",
     "Budget": "records",
     "CheckpointError": "errors",
@@ -46,7 +59,9 @@ _HOMES = {
     "CurveError": "errors",
     "Decision": "records",
     "Diverged": "errors",
+    "Explanation": "records",
     "Float": "space",
+    "Forecast": "losses",
     "FreezeThawError": "errors",
     "Int": "space",
     "LeaseLost": "errors",
@@ -62,17 +77,20 @@ _HOMES = {
     "SpaceError": "errors",
     "StoreError": "errors",
     "Study": "study",
+    "StudyDefinition": "decide",
     "StudyError": "errors",
     "StudyFinished": "errors",
     "TellError": "errors",
+    "TrainingRun": "trainers.protocol",
     "export_optuna": "integrations",
     "forecast": "integrations",
     "import_optuna": "integrations",
     "ray_tune_config": "integrations.ray_tune",
-    "tune": "tune",
+    "tune": "tuning",
 }
 __all__ = [
     "AllPending",
+    "BasketEntry",
     "Best",
     "Budget",
     "CheckpointError",
@@ -82,7 +100,9 @@ __all__ = [
     "CurveError",
     "Decision",
     "Diverged",
+    "Explanation",
     "Float",
+    "Forecast",
     "FreezeThawError",
     "Int",
     "LeaseLost",
@@ -98,9 +118,11 @@ __all__ = [
     "SpaceError",
     "StoreError",
     "Study",
+    "StudyDefinition",
     "StudyError",
     "StudyFinished",
     "TellError",
+    "TrainingRun",
     "export_optuna",
     "forecast",
     "import_optuna",
@@ -115,22 +137,6 @@ def __getattr__(name: str) -> object:
     value = getattr(importlib.import_module(f"freezethaw.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """`freezethaw.tune` is the function, although a module has that name and importing it would put it in its place."""
-
-    @property
-    def tune(self) -> object:
-        """The function."""
-        return importlib.import_module("freezethaw.tune").tune
-
-    @tune.setter
-    def tune(self, module: object) -> None:
-        """Nothing: it stays the function."""
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

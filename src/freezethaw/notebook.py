@@ -6,61 +6,32 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from typing import Protocol
 
-from freezethaw.records import Budget, Config, Decision, Run
+from freezethaw.records import Config, Run, StudyState
 
 RUNS_SHOWN = 10
 WIDTH, HEIGHT, MAX_POINTS, COLOUR = 120, 26, 60, "#0072B2"  # of a curve; style sheets may override the colour
 STYLE = "text-align:left;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
 
 
-class StudyLike(Protocol):
-    """The attributes of a study that are shown."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    @property
-    def direction(self) -> str:
-        """`minimize` or `maximize`."""
-
-    @property
-    def max_epochs(self) -> int:
-        """The last epoch of a run."""
-
-    @property
-    def budget(self) -> Budget:
-        """The budget."""
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """All runs."""
-
-    @property
-    def pending(self) -> tuple[Decision, ...]:
-        """Open decisions."""
-
-
-def study_html(study: StudyLike) -> str:
-    """A study as HTML: its progress, its open decisions, and its best runs with their curves."""
-    runs, sign = study.runs, -1.0 if study.direction == "maximize" else 1.0
+def study_html(name: str, state: StudyState) -> str:
+    """A study as HTML: its progress, its pending decisions, and its best runs with their curves."""
+    runs, sign, direction = state.runs, state.sign, state.definition["direction"]
     trained = [run for run in runs if run.losses]
     ranked = sorted(trained, key=lambda run: min(sign * loss for loss in run.losses))[:RUNS_SHOWN]
-    parts = [f"<b>study {escape(study.name)}</b> ({escape(study.direction)})", _progress(study, runs)]
-    parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in study.pending]
+    parts = [f"<b>study {escape(name)}</b> ({escape(direction)})", _progress(state)]
+    parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in state.pending]
     body = "".join(f"<div>{part}</div>" for part in parts)
     if ranked:
-        body += _table(ranked, sign, study.max_epochs)
+        body += _table(ranked, sign, state.max_epochs)
         if len(trained) > len(ranked):
             body += f"<div>best {len(ranked)} of {len(trained)} runs with a loss</div>"
     return f'<div style="font-family:sans-serif;font-size:13px">{body}</div>'
 
 
-def _progress(study: StudyLike, runs: Sequence[Run]) -> str:
-    epochs = sum(run.epoch + (run.state == "diverged") for run in runs if not run.added)
-    limit = "" if study.budget.epochs is None else f" of {study.budget.epochs}"
+def _progress(state: StudyState) -> str:
+    runs, epochs, most = state.runs, state.epochs_trained(), (state.definition.get("budget") or {}).get("epochs")
+    limit = "" if most is None else f" of {most}"
     states = Counter(str(run.state) for run in runs)
     counts = ", ".join(f"{count} {escape(state)}" for state, count in sorted(states.items()))
     return f"{epochs}{limit} epochs, {len(runs)} runs" + (f": {counts}" if counts else "")

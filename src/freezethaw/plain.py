@@ -39,3 +39,15 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.2g} min" if seconds < 3600 else f"{seconds / 3600:.3g} h"
+
+
+def percent(chance: float) -> str:
+    """A probability for people."""
+    if chance >= 0.995:
+        return "over 99 %"
+    return f"{100 * chance:.0f} %" if chance >= 0.01 else f"{100 * chance:.1f} %" if chance >= 0.001 else "under 0.1 %"
+
+
+def describe(config: Mapping[str, Any]) -> str:
+    """A configuration on one line."""
+    return ", ".join(f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in config.items())

@@ -19,7 +19,7 @@ from freezethaw.space import Space
 from freezethaw.trainers.protocol import TrainingRun
 from freezethaw.trainers.random_states import remembered
 from freezethaw.trainers.sklearn import thawed, train_epoch
-from freezethaw.tune import tune
+from freezethaw.tuning import tune
 
 with extra("sklearn"):
     from joblib import effective_n_jobs

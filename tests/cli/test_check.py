@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from freezethaw.errors import TrainingError
-from freezethaw.runtime import checking
+from freezethaw.runtime import check as checking
 from freezethaw.trainers import command, named
 from tests.trainers.bench import script
 from tests.trainers.test_command import C_PROGRAM, SHELL

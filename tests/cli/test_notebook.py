@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 
 import freezethaw as ft
-from freezethaw.notebook import study_html
 from tests.cli.conftest import SPACE, advance
 
 
@@ -39,11 +38,11 @@ def parsed(html):
 
 def test_a_study_shows_itself():
     study = ft.Study(SPACE, max_epochs=9, name="<script>", budget=30)
-    assert "0  of 30 epochs" in parsed(study_html(study)) or "0 of 30 epochs" in parsed(study_html(study))
+    assert "0  of 30 epochs" in parsed(study._repr_html_()) or "0 of 30 epochs" in parsed(study._repr_html_())
     advance(study, 9)
     study.tell(study.ask(), float("nan"))
     pending = study.ask()
-    html = study_html(study)
+    html = study._repr_html_()
     text = parsed(html)
     assert "<script>" not in html
     assert "study <script>" in text
@@ -60,8 +59,8 @@ def test_maximised_and_flat():
     study = ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=1, direction="maximize")
     for value in (0.1, 0.9):
         study.tell(study.ask(), value)
-    text = parsed(study_html(study))
+    text = parsed(study._repr_html_())
     assert text.index("0.9") < text.index("0.1")
     flat = ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=1)
     flat.tell(flat.ask(), 0.5)
-    assert "0.5" in parsed(study_html(flat))
+    assert "0.5" in parsed(flat._repr_html_())

@@ -102,7 +102,7 @@ def test_a_study_file(cli, training):
     more = json.loads(cli("run", "folder/study.toml", "--json", "--budget", "12", "--repeats", "2").stdout)
     assert more["epochs"] == 12
     study = ft.Study.open("sqlite:///from_file.db", "of a file")
-    assert (study.definition()["repeats"], study.model) == (2, "luck")
+    assert (study.definition.repeats, study.definition.model) == (2, "luck")
     study.close()
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 import freezethaw as ft
 from freezethaw.cli.status import watch_study
+from freezethaw.study import session_of
 from tests.cli.conftest import advance
 
 
@@ -22,9 +23,9 @@ def test_watch_updates(tmp_path):
     url = f"sqlite:///{tmp_path}/watched.db"
     study = ft.Study(ft.Space(rate=ft.Float(0, 1), kind=ft.Choice("a", "b")), 9, name="seen", store=url, budget=40)
     out = Console(file=io.StringIO(), force_terminal=True, width=100)
-    watch_study(study.shared.stored, out, updates=2, pause=lambda _: advance(study, 1))
+    watch_study(session_of(study).storage, out, updates=2, pause=lambda _: advance(study, 1))
     shown = out.file.getvalue()
     assert "none yet" in shown
     assert "0 of 40 epochs" in shown
-    assert "start a new run: nothing is known yet" in shown
+    assert "start a new run: no loss is known yet" in shown
     study.close()

@@ -119,7 +119,7 @@ def raised_budget(url: str | None) -> ft.Study:
     study = ft.Study(ft.Space(SPACE), max_epochs=EPOCHS, seed=7, store=url, budget=12, finish_best=True)
     play(study, 40)
     if url is None:
-        study.set_budget(ft.Budget(epochs=30)) if hasattr(study, "set_budget") else study.raise_budget(epochs=30)
+        study.set_budget(30)
     else:
         study.close()
         study = ft.Study(ft.Space(SPACE), max_epochs=EPOCHS, seed=7, store=url, budget=30, finish_best=True)

@@ -15,11 +15,12 @@ from experiments.methods import METHODS, Interrupted, study
 from experiments.problems import Problem
 
 import freezethaw as ft
-from experiments import compare, methods, results
+from experiments import compare, results
 from freezethaw.model.curves import Curves
 from freezethaw.model.posterior import condition
 from freezethaw.model.predictions import predict
 from freezethaw.model.specification import Geometry
+from freezethaw.study import session
 
 
 class Bowl:
@@ -84,14 +85,14 @@ def test_a_study_is_a_function_of_its_seed(records, method):
 
 def test_the_papers_method_is_run_by_tune_with_the_papers_model_and_policy(monkeypatch):
     seen = []
-    decide = methods.Decider.decide
-    monkeypatch.setattr(methods.Decider, "decide", lambda self, *a: (seen.append(self.rules), decide(self, *a))[1])
+    decide = session.decide
+    monkeypatch.setattr(session, "decide", lambda definition, *a: (seen.append(definition), decide(definition, *a))[1])
     study(BOWL, "paper", 0, budget=3)
-    assert {(rules.model, rules.policy, rules.finish_best) for rules in seen} == {("paper", "entropy_search", False)}
+    assert {(d.model, d.policy, d.finish_best) for d in seen} == {("paper", "entropy_search", False)}
     seen.clear()
     study(BOWL, "default", 0, budget=3)
-    default = ft.Study(BOWL.space, 9)
-    assert {(rules.model, rules.policy) for rules in seen} == {(default.model, default.policy)}
+    default = ft.Study(BOWL.space, 9).definition
+    assert {(d.model, d.policy) for d in seen} == {(default.model, default.policy)}
 
 
 def test_time_is_split_into_thought_and_training(records):

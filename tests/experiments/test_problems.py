@@ -13,7 +13,7 @@ from experiments.problems import FewArticles, FewImages
 from scipy.special import psi
 
 from experiments import data, matrix_factorisation, online_lda, problems
-from freezethaw.runtime import checking
+from freezethaw.runtime.check import check
 from freezethaw.trainers import named
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ needs_ratings = pytest.mark.skipif(not has("movielens100k"), reason="no MovieLen
     ],
 )
 def test_a_thawed_run_goes_on_as_if_it_had_never_been_frozen(name, config):
-    report = checking.check(named(name, ROOT), config)
+    report = check(named(name, ROOT), config)
     assert report.passed, report
     assert not report.notes
     assert report.thawed == report.uninterrupted

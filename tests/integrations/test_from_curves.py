@@ -9,6 +9,9 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.integrations import infer_space, study_from_curves
+from freezethaw.integrations.from_curves import add_curves
+from freezethaw.records import Report
+from freezethaw.study import session_of
 
 
 def curves(count=12, epochs=20, seed=0):
@@ -46,7 +49,7 @@ def test_a_direction_turns_everything_round():
 def test_a_space_may_be_given():
     found, _ = curves(5)
     space = ft.Space(rate=ft.Float(1e-5, 10, log=True), optimizer="adam")
-    assert study_from_curves(found, 20, space=space).space == space
+    assert study_from_curves(found, 20, space=space).definition.space == space
     with pytest.raises(ft.SpaceError, match="rate"):
         ft.forecast(found, 20, space=ft.Space(rate=ft.Float(100, 200), optimizer="adam"))
 
@@ -97,12 +100,16 @@ def test_many_runs_are_added_together_or_not_at_all(tmp_path, stored):
     found, _ = curves(4)
     space = ft.Space(rate=ft.Float(1e-4, 1.0, log=True), optimizer="adam")
     study = ft.Study(space, max_epochs=20, store=f"sqlite:///{tmp_path}/study.db" if stored else None)
-    pairs = [(curve.config, curve.losses) for curve in found]
-    with pytest.raises(ft.TellError, match="not finite"):
-        study.add_runs([*pairs, (found[0].config, (math.nan, 1.0))])
+    session = session_of(study)
+    pairs = [(curve.config, Report(1, curve.losses)) for curve in found]
+    with pytest.raises(ft.CurveError, match="more than max_epochs"):
+        add_curves(study, [*found, ft.Curve(found[0].config, (1.0,) * 21, "long")])
+    with pytest.raises(ft.TellError, match="not a finite"):
+        session.add_runs([*pairs, (found[0].config, Report(1, (math.nan, 1.0)))])
     assert not study.runs
-    runs = study.add_runs(pairs)
+    runs = add_curves(study, found)
     assert [run.number for run in runs] == [1, 2, 3, 4]
     assert [run.losses for run in study.runs] == [curve.losses for curve in found]
-    assert study.add_run(*pairs[0]).number == 5
-    assert study.add_runs([]) == ()
+    assert study.add_run(found[0].config, found[0].losses).number == 5
+    assert [run.number for run in session.add_runs(pairs)] == [6, 7, 8, 9]
+    assert session.add_runs([]) == ()

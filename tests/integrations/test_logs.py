@@ -12,7 +12,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import MissingLibrary
 from freezethaw.integrations import MLflowLog, TensorBoardLog, WandbLog, read_tensorboard
-from tests.runtime.test_notices import spoilt
+from tests.runtime.test_callbacks import spoilt
 from tests.runtime.trainings import BAD, GOOD, SPACE, descend
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries have warnings of their own

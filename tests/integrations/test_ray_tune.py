@@ -20,6 +20,7 @@ from benchmarks.faults import ray as fire
 import freezethaw as ft
 from freezethaw.errors import MissingLibrary
 from freezethaw.integrations.ray_tune.trial_registry import TrialRegistry, UnavailableRegistry, register
+from freezethaw.study import read
 
 ROOT = Path(__file__).parents[2]
 SPACE = ft.Space(rate=ft.Float(0.01, 0.5))
@@ -95,8 +96,9 @@ def by_rate(study):
 
 def most_under_way(study):
     """Decisions at a time; time is counted in losses recorded."""
-    taken = study.history().decisions
-    return max(sum(t.ended > other.began for t in taken[: n + 1]) for n, other in enumerate(taken))
+    history = read(study).history
+    spans = [(history.epochs_at(d.committed), history.epochs_at(d.closed)) for d in history.decisions]
+    return max(sum(end > began for _, end in spans[: n + 1]) for n, (began, _) in enumerate(spans))
 
 
 def check_agreement(results, study, trainables):
@@ -121,7 +123,7 @@ class TestPauseAndResume:
     ):
         study = study_of(*rates, max_epochs=epochs, seed=1)
         results, log = tuned(getattr(trainables, name), study, reuse_actors=reuse)
-        decided = [(t.decision.config["rate"], t.decision.to_epoch) for t in study.history().decisions]
+        decided = [(t.decision.config["rate"], t.decision.to_epoch) for t in read(study).history.decisions]
         assert [(rate, epoch) for rate, epoch, _ in log] == decided
         assert len(decided) == epochs * len(rates)
         assert any(r.metrics["iterations_since_restore"] < r.metrics["training_iteration"] for r in results)
@@ -167,7 +169,7 @@ class TestOnTheCluster:
         results, _ = tuned(trainables.descend, study)
         runs = by_rate(study)
         assert (runs[trainables.DIES].state, runs[trainables.DIES].epoch) == ("frozen", 1)
-        assert study.banned == (runs[trainables.DIES].number,)
+        assert study.definition.banned == (runs[trainables.DIES].number,)
         assert runs[0.2].losses == trainables.curve(0.2, 3)
         assert results.num_errors == 1
 
@@ -175,7 +177,7 @@ class TestOnTheCluster:
         study = study_of(*RATES[:2], max_epochs=3)
         tuned(trainables.descend, study, stop={"training_iteration": 2}, reuse_actors=True)
         assert [run.losses for run in study.runs] == [trainables.curve(run.config["rate"], 2) for run in study.runs]
-        assert set(study.banned) == {1, 2}
+        assert set(study.definition.banned) == {1, 2}
 
     def test_a_trainable_that_cannot_be_frozen_is_refused(self, tuned, trainables, tmp_path):
         with pytest.raises(ft.StudyError, match="was paused but has no checkpoint, so it would start again"):
@@ -248,7 +250,7 @@ class TestRestore:
         results = tuner_in(tmp_path, tune, trainables.descend).fit()
         assert 8 <= sum(map(len, known)) < 16
         with opened(tmp_path) as after:
-            assert (after.pending, after.banned) == ((), ())
+            assert (after.pending, after.definition.banned) == ((), ())
             assert [run.epoch for run in after.runs] == [8, 8]
             assert all(run.losses[: len(kept)] == kept for run, kept in zip(after.runs, known, strict=True))
             check_agreement(results, after, trainables)
@@ -358,7 +360,7 @@ def test_an_epoch_that_is_trained_again_changes_nothing_and_one_that_is_missing_
     assert bench.registry.report(trial, 3, 0.3, 1.0) == "stop"
     assert bench.study.runs[0].losses == (0.5,)
     assert bench.registry.start("z") is None
-    assert bench.study.banned == (1,)
+    assert bench.study.definition.banned == (1,)
 
 
 def test_a_loss_that_is_no_number_is_refused_and_one_that_is_not_finite_ends_the_run():
@@ -406,7 +408,7 @@ def test_a_study_in_memory_does_not_outlive_its_process_and_says_so():
         TrialRegistry(study_of(0.1), "loss", 1).restore({"a": 7, "b": 3})
 
 
-def test_a_pickle_holds_the_name_of_the_study_and_finds_its_book_or_says_what_to_do(tmp_path):
+def test_a_pickle_holds_the_name_of_the_study_and_finds_its_registry_or_says_what_to_do(tmp_path):
     study = study_of(0.1, name="pickled", store=f"sqlite:///{tmp_path / 'secret.db'}")
     registry = TrialRegistry(study, "loss", 1)
     kept = pickle.dumps(registry)
@@ -438,7 +440,7 @@ def test_a_config_that_was_changed_is_refused(trainables):
     assert (config.metric, config.mode, config.num_samples, config.max_concurrent_trials) == ("gain", "max", -1, 3)
     assert config.time_budget_s == 60
     for metric, mode in (("loss", "max"), ("gain", "min"), (None, None)):
-        with pytest.raises(ft.StudyError, match="the study is to maximize 'gain', but the Tuner has metric="):
+        with pytest.raises(ft.StudyError, match="the study has metric='gain', mode='max', but the Tuner has metric="):
             config.scheduler.set_search_properties(metric, mode)
     assert config.scheduler.set_search_properties("gain", "max")
     controller = SimpleNamespace(search_alg=SimpleNamespace(total_samples=10))

@@ -10,15 +10,16 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from freezethaw.errors import CheckpointError, LeaseLost, StoreError
-from freezethaw.runtime.eviction import to_evict
-from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.store import Lease, StoredCheckpoint, Watcher
-from tests.store.small_study import CONFIG, decide, opened, report
+from freezethaw.records import Checkpoint, Lease
+from freezethaw.runtime.checkpoints import CheckpointManager, to_evict
+from freezethaw.store import Watcher
+from tests.store.small_study import CONFIG, decide, opened, report, take_over
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def study(tmp_path):
 
 
 @pytest.fixture
-def keeper(study, tmp_path):
-    return CheckpointKeeper(study, tmp_path / "checkpoints")
+def manager(study, tmp_path):
+    return CheckpointManager(study, tmp_path / "checkpoints")
 
 
 def writer(text, size=0):
@@ -40,39 +41,39 @@ def writer(text, size=0):
     return save
 
 
-def trained(study, keeper, lease, epochs, size=0):
+def trained(study, manager, lease, epochs, size=0):
     """Record epochs one by one, each with a checkpoint that says whose it is."""
     for epoch in epochs:
-        new = keeper.save(lease, epoch, writer(f"run {lease.run} epoch {epoch}", size))
+        new = manager.save(lease, epoch, writer(f"run {lease.run} epoch {epoch}", size))
         study.record(lease, report(epoch, 1.0 / epoch), new)
 
 
-def loaded(keeper, lease):
-    with keeper.load(lease) as found:
+def loaded(manager, lease):
+    with manager.load(lease) as found:
         return found and (found.epoch, (found.folder / "deep" / "state.txt").read_text())
 
 
-def places(keeper):
-    return sorted(p for p in keeper._place.root.rglob("epoch-*") if p.is_dir())
+def places(manager):
+    return sorted(p for p in manager._files.root.rglob("epoch-*") if p.is_dir())
 
 
-def test_what_was_saved_is_loaded(study, keeper):
+def test_what_was_saved_is_loaded(study, manager):
     lease = decide(study, to_epoch=9).lease
-    assert loaded(keeper, lease) is None
-    trained(study, keeper, lease, [1, 2, 3])
-    assert loaded(keeper, lease) == (3, "run 1 epoch 3")
+    assert loaded(manager, lease) is None
+    trained(study, manager, lease, [1, 2, 3])
+    assert loaded(manager, lease) == (3, "run 1 epoch 3")
     assert study.events() == ()
-    assert not list(keeper._place.root.rglob(".loading-*"))
+    assert not list(manager._files.root.rglob(".loading-*"))
 
 
-def test_a_change_to_the_copy_leaves_the_checkpoint_alone(study, keeper):
+def test_a_change_to_the_copy_leaves_the_checkpoint_alone(study, manager):
     lease = decide(study).lease
-    trained(study, keeper, lease, [1])
-    with keeper.load(lease) as found:
+    trained(study, manager, lease, [1])
+    with manager.load(lease) as found:
         (found.folder / "weights").write_text("trained on in place")
-        keeper.tidy(lease)
+        manager.tidy(lease)
         assert found.folder.is_dir()
-    assert loaded(keeper, lease) == (1, "run 1 epoch 1")
+    assert loaded(manager, lease) == (1, "run 1 epoch 1")
 
 
 DAMAGES = (
@@ -113,43 +114,43 @@ def damage(kind, place: Path, other: Path, rng: random.Random):
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_checkpoint_is_never_loaded(study, keeper, kind):
+def test_a_damaged_checkpoint_is_never_loaded(study, manager, kind):
     """Twelve of each kind: the older one is used, and an event says what happened."""
     rng = random.Random(kind)
     for _ in range(12):
         lease, other = decide(study, to_epoch=9).lease, decide(study, to_epoch=9).lease
-        trained(study, keeper, other, [1], size=rng.randrange(100))
-        trained(study, keeper, lease, [1, 2], size=rng.randrange(100))
-        first, second = sorted(keeper._place.root.glob(f"*/run-{lease.run}/epoch-*"))
-        [foreign] = keeper._place.root.glob(f"*/run-{other.run}/epoch-*")
+        trained(study, manager, other, [1], size=rng.randrange(100))
+        trained(study, manager, lease, [1, 2], size=rng.randrange(100))
+        first, second = sorted(manager._files.root.glob(f"*/run-{lease.run}/epoch-*"))
+        [foreign] = manager._files.root.glob(f"*/run-{other.run}/epoch-*")
         damage(kind, second, first if kind == "another epoch" else foreign, rng)
         before = len(study.events())
-        assert loaded(keeper, lease) == (1, f"run {lease.run} epoch 1")
+        assert loaded(manager, lease) == (1, f"run {lease.run} epoch 1")
         said = study.events()[before:]
         assert [e.kind for e in said] == ["checkpoint damaged", "checkpoint not loaded"]
         assert f"run {lease.run} at epoch 2" in said[1].text
         damage("flip", first, foreign, rng)
-        assert loaded(keeper, lease) is None
+        assert loaded(manager, lease) is None
         for done in (lease, other):
             study.record(done, close="told")
 
 
 @pytest.mark.parametrize("place", ["../../outside", "/etc", "x/run-1/../../..", "x/run-2/epoch-1-1-aa", ""])
-def test_a_hostile_record_touches_nothing_outside(study, keeper, tmp_path, place):
+def test_a_hostile_record_touches_nothing_outside(study, manager, tmp_path, place):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious").write_text("x")
     lease = decide(study).lease
-    new = keeper.save(lease, 1, writer("x"))
-    study.record(lease, report(1, 1.0), type(new)(1, place, new.sha256, new.bytes))
-    assert loaded(keeper, lease) is None
-    assert "not its own" in study.events()[-1].text
-    study.record(lease, report(2, 1.0), type(new)(2, place, new.sha256, new.bytes), close="told")
-    keeper._allowed = 0
-    keeper.make_room(lambda kept: ({}, ()))
+    new = manager.save(lease, 1, writer("x"))
+    study.record(lease, report(1, 1.0), replace(new, place=place))
+    assert loaded(manager, lease) is None
+    assert "another path than its own" in study.events()[-1].text
+    study.record(lease, report(2, 1.0), replace(new, epoch=2, place=place), close="told")
+    manager._allowed = 0
+    manager.evict(lambda kept: ({}, ()))
     assert (tmp_path / "outside" / "precious").exists()
 
 
-def test_nothing_hostile_is_opened_or_run(study, keeper, tmp_path):
+def test_nothing_hostile_is_opened_or_run(study, manager, tmp_path):
     class Bomb:
         def __reduce__(self):
             return os.system, (f"touch {tmp_path / 'exploded'}",)
@@ -160,18 +161,18 @@ def test_nothing_hostile_is_opened_or_run(study, keeper, tmp_path):
         for name in ("model.pkl", "model.pt", "__init__.py", "conftest.py", "state.npy"):
             (folder / name).write_bytes(pickle.dumps(Bomb()))
 
-    study.record(lease, report(1, 1.0), keeper.save(lease, 1, save))
-    with keeper.load(lease) as found:
+    study.record(lease, report(1, 1.0), manager.save(lease, 1, save))
+    with manager.load(lease) as found:
         assert len(list(found.folder.iterdir())) == 5
     assert not (tmp_path / "exploded").exists()
-    [place] = places(keeper)
+    [place] = places(manager)
     os.mkfifo(place / "pipe")  # opening it would wait for ever
-    assert loaded(keeper, lease) is None
-    assert "no plain file" in study.events()[-1].text
+    assert loaded(manager, lease) is None
+    assert "not a plain file" in study.events()[-1].text
 
 
 @pytest.mark.parametrize("what", ["link", "pipe", "nothing"])
-def test_a_save_that_writes_no_plain_files_is_refused(study, keeper, what):
+def test_a_save_that_writes_no_plain_files_is_refused(study, manager, what):
     lease = decide(study).lease
 
     def save(folder):
@@ -180,74 +181,74 @@ def test_a_save_that_writes_no_plain_files_is_refused(study, keeper, what):
         elif what == "pipe":
             os.mkfifo(folder / "x")
 
-    with pytest.raises(CheckpointError, match=r"no plain file|save wrote no file"):
-        keeper.save(lease, 1, save)
-    assert places(keeper) == []
+    with pytest.raises(CheckpointError, match=r"not a plain file|save wrote no file"):
+        manager.save(lease, 1, save)
+    assert places(manager) == []
 
 
-def test_a_save_that_fails_leaves_nothing_behind(study, keeper):
+def test_a_save_that_fails_leaves_nothing_behind(study, manager):
     lease = decide(study).lease
-    trained(study, keeper, lease, [1])
+    trained(study, manager, lease, [1])
 
     def full(folder):
         (folder / "weights").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(CheckpointError, match=r"run 1 at epoch 2 could not be saved: .*No space left.*Earlier"):
-        keeper.save(lease, 2, full)
+        manager.save(lease, 2, full)
 
     def wrong(folder):
         (folder / "weights").write_text("half")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        keeper.save(lease, 2, wrong)
-    assert len(places(keeper)) == 1
-    assert not list(keeper._place.root.rglob(".writing-*"))
-    assert loaded(keeper, lease) == (1, "run 1 epoch 1")
+        manager.save(lease, 2, wrong)
+    assert len(places(manager)) == 1
+    assert not list(manager._files.root.rglob(".writing-*"))
+    assert loaded(manager, lease) == (1, "run 1 epoch 1")
 
 
-def test_what_a_killed_worker_left_is_cleaned_by_the_next_owner(study, keeper):
+def test_what_a_killed_worker_left_is_cleaned_by_the_next_owner(study, manager):
     lease = decide(study, to_epoch=9).lease
-    trained(study, keeper, lease, [1])
-    keeper.save(lease, 2, writer("never recorded"))
-    home = places(keeper)[0].parent
+    trained(study, manager, lease, [1])
+    manager.save(lease, 2, writer("never recorded"))
+    home = places(manager)[0].parent
     (home / ".writing-abc").mkdir()
     (home / ".loading-abc").mkdir()
     study.release(lease)
-    taken = study.take_over(Watcher()).lease
-    keeper.tidy(taken)
+    taken = take_over(study, Watcher()).lease
+    manager.tidy(taken)
     assert len(list(home.iterdir())) == 1
-    assert loaded(keeper, taken) == (1, "run 1 epoch 1")
-    trained(study, keeper, taken, [2, 3, 4])
-    keeper.tidy(taken, best={(1, 2)})
+    assert loaded(manager, taken) == (1, "run 1 epoch 1")
+    trained(study, manager, taken, [2, 3, 4])
+    manager.tidy(taken, best={(1, 2)})
     assert [r.epoch for r in study.checkpoints(1)] == [2, 3, 4]
-    keeper.tidy(taken)
+    manager.tidy(taken)
     assert [r.epoch for r in study.checkpoints(1)] == [3, 4]
-    assert len(places(keeper)) == 2
+    assert len(places(manager)) == 2
     with pytest.raises(LeaseLost):
-        CheckpointKeeper(study, keeper._place.root).tidy(Lease(1, 1, 1)) or trained(study, keeper, lease, [5])
+        CheckpointManager(study, manager._files.root).tidy(Lease(1, 1, 1)) or trained(study, manager, lease, [5])
 
 
-def test_no_room_for_a_copy_does_not_condemn_the_checkpoint(study, keeper, monkeypatch):
+def test_no_room_for_a_copy_does_not_condemn_the_checkpoint(study, manager, monkeypatch):
     lease = decide(study).lease
-    trained(study, keeper, lease, [1])
+    trained(study, manager, lease, [1])
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(keeper._place, "fetch", full)
+        patched.setattr(manager._files, "fetch", full)
         with pytest.raises(CheckpointError, match=r"cannot be read.*No space"):
-            loaded(keeper, lease)
-    assert loaded(keeper, lease) == (1, "run 1 epoch 1")
+            loaded(manager, lease)
+    assert loaded(manager, lease) == (1, "run 1 epoch 1")
 
 
 # The disk budget.
 
 
 def record(number, run, epoch, size=10):
-    return StoredCheckpoint(number, run, epoch, f"{number}", "", size)
+    return Checkpoint(run, epoch, f"{number}", "", size, number)
 
 
 KEPT = [record(1, 1, 1), record(2, 1, 2), record(3, 2, 1), record(4, 3, 4), record(5, 4, 1)]
@@ -271,46 +272,46 @@ def test_what_goes_first(allowed, leased, best, expected):
 
 
 def test_checkpoints_stay_within_the_budget(study, tmp_path):
-    keeper = CheckpointKeeper(study, tmp_path / "checkpoints", gb=5000 / 1e9)
+    manager = CheckpointManager(study, tmp_path / "checkpoints", gb=5000 / 1e9)
     for _ in range(8):
         lease = decide(study, to_epoch=9).lease
-        trained(study, keeper, lease, [1], size=1000)
+        trained(study, manager, lease, [1], size=1000)
         if lease.run != 8:
             study.record(lease, close="told")
-    evicted = keeper.make_room(lambda kept: ({run: run / 10 for run in range(1, 9)}, {(1, 1)}))
+    evicted = manager.evict(lambda kept: ({run: run / 10 for run in range(1, 9)}, {(1, 1)}))
     assert [r.run for r in evicted] == [2, 3, 4, 5]
     assert sum(r.bytes for r in study.checkpoints()) <= 5000
-    assert len(places(keeper)) == len(study.checkpoints()) == 4
+    assert len(places(manager)) == len(study.checkpoints()) == 4
     assert {r.run for r in study.checkpoints()} == {1, 6, 7, 8}
-    assert keeper.make_room(lambda kept: 1 / 0) == (), "the judge is asked only where room is short"
+    assert manager.evict(lambda kept: 1 / 0) == (), "relevance is asked for only if disk space is short"
     assert [e.kind for e in study.events()] == ["checkpoint evicted"] * 4
     thawed = decide(study, run=2, to_epoch=9).lease
-    assert loaded(keeper, thawed) is None  # it is trained again from its start
+    assert loaded(manager, thawed) is None  # it is trained again from its start
 
 
 def test_what_another_worker_saves_while_room_is_made_stays(study, tmp_path):
     """Its run is given back at once, and the judge may know nothing of it: it is not among what may go."""
-    keeper = CheckpointKeeper(study, tmp_path / "checkpoints", gb=1e-9)
+    manager = CheckpointManager(study, tmp_path / "checkpoints", gb=1e-9)
     mine, other = decide(study, to_epoch=9).lease, decide(study, to_epoch=9).lease
-    trained(study, keeper, mine, [1])
-    trained(study, keeper, other, [1])
+    trained(study, manager, mine, [1])
+    trained(study, manager, other, [1])
     study.record(mine, close="told")
 
     def slow(kept):
-        trained(study, keeper, other, [2])
+        trained(study, manager, other, [2])
         study.record(other, close="told")
         return {}, ()
 
-    assert [(r.run, r.epoch) for r in keeper.make_room(slow)] == [(1, 1)]
+    assert [(r.run, r.epoch) for r in manager.evict(slow)] == [(1, 1)]
     assert (2, 2) in {(r.run, r.epoch) for r in study.checkpoints()}
 
 
 def test_a_budget_that_is_too_small_is_said_once(study, tmp_path):
-    keeper = CheckpointKeeper(study, tmp_path / "checkpoints", gb=1e-9)
+    manager = CheckpointManager(study, tmp_path / "checkpoints", gb=1e-9)
     lease = decide(study, to_epoch=9).lease
-    trained(study, keeper, lease, [1, 2])
+    trained(study, manager, lease, [1, 2])
     for _ in range(3):
-        keeper.make_room(lambda kept: ({}, ()))
+        manager.evict(lambda kept: ({}, ()))
     [event] = study.events()
     assert event.kind == "disk budget exceeded"
     assert "more than the budget of 1e-09 GB" in event.text
@@ -323,25 +324,25 @@ def test_a_budget_that_is_too_small_is_said_once(study, tmp_path):
 def test_checkpoints_at_any_url(study, tmp_path, scheme):
     fsspec = pytest.importorskip("fsspec")
     url = f"{scheme}://{tmp_path}/remote"
-    keeper = CheckpointKeeper(study, url)
+    manager = CheckpointManager(study, url)
     lease = decide(study, to_epoch=9).lease
-    assert loaded(keeper, lease) is None
-    trained(study, keeper, lease, [1, 2, 3])
-    assert loaded(keeper, lease) == (3, "run 1 epoch 3")
+    assert loaded(manager, lease) is None
+    trained(study, manager, lease, [1, 2, 3])
+    assert loaded(manager, lease) == (3, "run 1 epoch 3")
     files = fsspec.filesystem(scheme)
     newest = study.checkpoints(1)[-1]
     [victim] = [f for f in files.find(f"{tmp_path}/remote/{newest.place}") if f.endswith("weights")]
     files.pipe_file(victim, b"other")
-    assert loaded(keeper, lease) == (2, "run 1 epoch 2")
-    keeper.tidy(lease)
+    assert loaded(manager, lease) == (2, "run 1 epoch 2")
+    manager.tidy(lease)
     left = {f"{tmp_path}/remote/{r.place}" for r in study.checkpoints(1)}
     assert {str(f).rpartition("/")[0] for f in files.find(f"{tmp_path}/remote") if "weights" in f} == left
 
 
 @pytest.mark.parametrize("folder", ["nosuchprotocol://x", "/proc/nowhere/x"])
 def test_a_place_that_cannot_be_is_named(study, folder):
-    with pytest.raises(CheckpointError, match=r"cannot keep checkpoints (at|in) "):
-        CheckpointKeeper(study, folder)
+    with pytest.raises(CheckpointError, match=r"cannot store checkpoints (at|in) "):
+        CheckpointManager(study, folder)
 
 
 def fill(file: Path):
@@ -370,12 +371,12 @@ def test_a_disk_that_is_really_full(tmp_path):
         pytest.skip(f"cannot mount: {mounted.stderr.decode()}")
     try:
         study = opened(f"sqlite:///{small / 'study.db'}", max_epochs=100_000)
-        keeper = CheckpointKeeper(study, small / "checkpoints")
+        manager = CheckpointManager(study, small / "checkpoints")
         lease = decide(study, to_epoch=100_000, config=CONFIG).lease
-        trained(study, keeper, lease, [1])
+        trained(study, manager, lease, [1])
         with pytest.raises(CheckpointError, match="No space left"):
-            keeper.save(lease, 2, writer("big", size=4_000_000))
-        assert loaded(keeper, lease) == (1, "run 1 epoch 1")
+            manager.save(lease, 2, writer("big", size=4_000_000))
+        assert loaded(manager, lease) == (1, "run 1 epoch 1")
         fill(small / "ballast")
         acknowledged = [1]
         with pytest.raises(StoreError, match=r"disk is full|disk reports an error"):
@@ -385,6 +386,6 @@ def test_a_disk_that_is_really_full(tmp_path):
         assert len(study.load().runs[0].losses) == acknowledged
         study.record(lease, report(acknowledged + 1, 0.5), close="told")
         assert len(study.load().runs[0].losses) == acknowledged + 1
-        del study, keeper
+        del study, manager
     finally:
         subprocess.run(["umount", "-l", small], check=True)

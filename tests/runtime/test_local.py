@@ -15,9 +15,9 @@ import pytest
 from benchmarks.faults import storm
 
 import freezethaw as ft
-from freezethaw.runtime import alarm, deaths, local, shipping
+from freezethaw.runtime import epoch_timeout, local, serialization, worker_failures
 from freezethaw.runtime.signals import Leaving, on_signals
-from freezethaw.runtime.worker import FAILED
+from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Store
 from freezethaw.trainers import command
 from tests.runtime import trainings
@@ -64,7 +64,8 @@ def test_workers_that_are_killed_lose_little():
 # Trainings that kill or hang their worker.
 
 
-def test_a_run_that_kills_its_workers_has_failed_and_others_go_on(url):
+def test_a_run_that_kills_its_workers_has_failed_and_others_go_on(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_failures, "STATISTICS", tmp_path / "none")  # another test may really lack memory now
     result = tuned(trainings.killed_as_by_the_oom_killer, url, budget=9)
     by_rate = {run.config["rate"]: run for run in result.runs}
     assert by_rate[0.2].state == "finished"
@@ -81,11 +82,11 @@ def test_a_run_that_crashes_its_workers_has_failed_sooner(url):
     assert len(events(url, "worker died")) == 3
 
 
-def test_workers_that_the_system_kills_for_want_of_memory(url, tmp_path, monkeypatch):
+def test_workers_that_the_system_kills_for_lack_of_memory(url, tmp_path, monkeypatch):
     """The count of the system is faked: it rises with the first kill."""
     count = tmp_path / "vmstat"
     count.write_text("pgfault 7\noom_kill 3\n")
-    monkeypatch.setattr(deaths, "STATISTICS", count)
+    monkeypatch.setattr(worker_failures, "STATISTICS", count)
 
     def train(run):
         for epoch in run.epochs():
@@ -97,8 +98,8 @@ def test_workers_that_the_system_kills_for_want_of_memory(url, tmp_path, monkeyp
     result = tuned(train, url, budget=9)
     by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
     assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
-    assert "3 workers in turn were killed for want of memory after epoch 0" in events(url, FAILED)[0].text
-    assert "by the system, for want of memory" in events(url, "worker died")[0].text
+    assert "3 workers in turn were killed for lack of memory after epoch 0" in events(url, FAILED)[0].text
+    assert "by the system, for lack of memory" in events(url, "worker died")[0].text
 
 
 @pytest.fixture
@@ -121,13 +122,13 @@ def small_group():
     pytest.skip("cannot make a control group with little memory")
 
 
-def test_workers_that_the_kernel_really_kills_for_want_of_memory(url, small_group, monkeypatch):
+def test_workers_that_the_kernel_really_kills_for_lack_of_memory(url, small_group, monkeypatch):
     monkeypatch.setenv(GROUP, str(small_group))
     result = tuned(trainings.greedy, url, budget=9)
     by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
     assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
     assert len(events(url, "worker died")) == 3
-    assert "by the system, for want of memory" in events(url, "worker died")[0].text
+    assert "by the system, for lack of memory" in events(url, "worker died")[0].text
 
 
 # A time limit for each epoch.
@@ -149,21 +150,21 @@ def test_a_training_that_lets_no_thread_run_is_ended_from_outside_python(url, mo
     monkeypatch.setenv("PYTHONSTARTUP", "")
     started = time.monotonic()
     with monkeypatch.context() as patched:
-        patched.setattr(shipping, "parcel", stubborn_parcel)
+        patched.setattr(serialization, "message", stubborn_message)
         result = tuned(trainings.deaf, url, candidates=[GOOD], epoch_limit=0.5)
     assert result.runs[0].state == "failed"
     assert "3 workers in turn crashed" in events(url, FAILED)[0].text
     assert time.monotonic() - started < 60
 
 
-def stubborn_parcel(train, parcel=shipping.parcel):
+def stubborn_message(train, message=serialization.message):
     def impatient(run):
-        alarm.STUBBORN = 0.5
-        run.epochs.__self__._advance.__self__.alarm.stop()
-        run.epochs.__self__._advance.__self__.alarm.start()
+        epoch_timeout.GRACE = 0.5
+        run.epochs.__self__._advance.__self__.timeout.stop()
+        run.epochs.__self__._advance.__self__.timeout.start()
         return train(run)
 
-    return parcel(impatient)
+    return message(impatient)
 
 
 def test_where_every_epoch_takes_too_long_the_study_ends(url):
@@ -183,7 +184,7 @@ def test_a_limit_in_this_process_is_refused_but_for_commands(url, tmp_path):
 
 def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, monkeypatch):
     monkeypatch.setenv(LOG, str(tmp_path / "hung"))
-    monkeypatch.setattr(local, "PATIENCE", 1.0)
+    monkeypatch.setattr(local, "GRACE_SECONDS", 1.0)
 
     def interrupt():
         while not (tmp_path / "hung").exists():
@@ -226,7 +227,7 @@ def test_a_lambda_and_a_function_of_a_script_without_a_guard(tmp_path):
 
 
 def shipped(function):
-    return shipping.receive(io.BytesIO(shipping.parcel(function)))
+    return serialization.receive(io.BytesIO(serialization.message(function)))
 
 
 def test_functions_travel_by_name_or_by_value():
@@ -236,12 +237,26 @@ def test_functions_travel_by_name_or_by_value():
     assert shipped(notebook["train"])(1) == 4
     assert shipped(lambda x: x + step)(1) == 11
     assert shipped(trainings.descend) is trainings.descend
-    assert shipping.packed(trainings.descend)["by"] == "name"
+    assert serialization.dumps(trainings.descend)["by"] == "name"
+
+
+def test_a_training_that_mentions_the_package_is_sent_to_workers(url):
+    """`ft` is a plain module: cloudpickle sends it by name."""
+
+    def train(run):
+        for epoch in run.epochs():
+            if run.config == BAD:
+                raise ft.Diverged
+            run.report(1.0 / epoch)
+
+    assert serialization.dumps(train)["by"] == "value"
+    result = tuned(train, url, budget=4)
+    assert {run.config["rate"]: run.state for run in result.runs}[BAD["rate"]] == "diverged"
 
 
 def test_a_function_that_cannot_travel_is_refused_before_anything_is_started(url):
     lock = threading.Lock()
-    with pytest.raises(ft.StudyError, match=r"cannot be sent to a worker process: .*lock.*lives in this process only"):
+    with pytest.raises(ft.StudyError, match=r"cannot be sent to a worker process: .*lock.*exists in this process only"):
         tuned(lambda run: lock.acquire(), url)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -13,13 +14,14 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import CheckpointError
-from freezethaw.runtime.deaths import AT_FAULT, UNEXPLAINED
-from freezethaw.runtime.keeper import CheckpointKeeper
-from freezethaw.runtime.sitting import PATIENCE, PREEMPTED
-from freezethaw.runtime.worker import DIED, FAILED, TAKEN, Habits, Worker
-from freezethaw.store import Report, Store, Watcher
-from freezethaw.study import Study
-from tests.runtime.trainings import BAD, GOOD, SPACE, descend
+from freezethaw.records import Report
+from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.runtime.training_session import FAILED, MOST_PREEMPTIONS, PREEMPTED
+from freezethaw.runtime.worker import TAKEN_OVER, Worker, WorkerOptions
+from freezethaw.runtime.worker_failures import CRASHES, DIED, UNEXPLAINED
+from freezethaw.store import Store, Watcher
+from freezethaw.study import Study, session_of
+from tests.runtime.trainings import BAD, GOOD, SPACE, descend, freeze_after_each_decision
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a training here forks
 
@@ -158,13 +160,21 @@ def test_a_forked_child_neither_reports_nor_comes_back(url, tmp_path):
 
 
 class Bench:
-    """A study, a keeper and a worker, by hand."""
+    """A study, its checkpoints and a worker, by hand."""
 
     def __init__(self, url, folder, train=descend, leaving=lambda: False, every=10, **study):
         wanted = {"max_epochs": 5, "candidates": [GOOD, BAD], "policy": "random", "budget": 10} | study
         self.study = Study(SPACE, store=url, **wanted)
-        self.keeper = CheckpointKeeper(self.study.shared.stored, folder)
-        self.worker = Worker(self.study, train, self.keeper, Habits(every), leaving)
+        self.session = session_of(self.study)
+        self.storage = self.session.storage
+        self.checkpoints = CheckpointManager(self.storage, folder)
+        self.worker = Worker(self.session, train, self.checkpoints, WorkerOptions(every), leaving)
+
+    def train_one(self):
+        """One decision, after which the run is frozen."""
+        freeze_after_each_decision(self.session)
+        with contextlib.suppress(ft.AllPending):
+            self.worker.train_decision(self.study.ask())
 
 
 @pytest.fixture
@@ -189,17 +199,17 @@ def test_asked_to_leave_it_saves_and_no_recorded_epoch_is_trained_again(url, tmp
 def test_a_decision_that_was_saved_to_its_end_is_closed_and_not_trained_on(url, tmp_path, log):
     bench = Bench(url, tmp_path / "kept")
     decision = bench.study.ask()
-    lease = bench.study.shared.lease(decision)
-    stored = bench.study.shared.stored
+    lease = bench.session.lease(decision)
+    stored = bench.storage
     losses = tuple(0.9**epoch for epoch in range(1, decision.to_epoch + 1))
     stored.record(lease, Report(1, losses))
-    saved = bench.keeper.save(lease, decision.to_epoch, lambda folder: (folder / "weight").write_text("0.9"))
+    saved = bench.checkpoints.save(lease, decision.to_epoch, lambda folder: (folder / "weight").write_text("0.9"))
     stored.record(lease, checkpoint=saved)
     stored.release(lease)
     bench.study.close()
     other = Bench(url, tmp_path / "kept")
-    assert other.study.take_over() == decision
-    other.worker.carry_out(decision)
+    assert other.session.take_over() == decision
+    other.worker.train_decision(decision)
     assert log() == []
     assert other.study.runs[0].losses == losses
     assert other.study.pending == ()
@@ -217,11 +227,11 @@ def test_a_run_that_another_worker_took_over_is_left_to_it(url, tmp_path, closed
                     thief.take_over(watcher)  # it has seen the heart stand still, for as long as it waits
                     taken.append(thief.take_over(watcher))
                     if closed:
-                        thief.record(taken[0].lease, close="interrupted")
+                        thief.record(taken[0][1], close="interrupted")
             run.report(1.0 / epoch)
 
     bench = Bench(url, tmp_path / "kept", train)
-    bench.worker.carry_out(bench.study.ask())
+    bench.train_one()
     assert taken[0] is not None
     assert bench.study.runs[0].losses == ()
     assert bench.study.runs[0].state == ("frozen" if closed else "pending")
@@ -247,16 +257,16 @@ def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path):
 @pytest.mark.parametrize(
     ("causes", "outcome", "message"),
     [
-        (["crashed"] * AT_FAULT, "failed", "3 workers in turn crashed .* after epoch 0"),
+        (["crashed"] * CRASHES, "failed", "3 workers in turn crashed .* after epoch 0"),
         (
-            ["out of memory"] * AT_FAULT,
+            ["out of memory"] * CRASHES,
             "out_of_memory",
-            "3 workers in turn were killed for want of memory after epoch 0",
+            "3 workers in turn were killed for lack of memory after epoch 0",
         ),
         (["killed"] * (UNEXPLAINED - 1), "", None),
         (["killed"] * UNEXPLAINED, "failed", "10 workers in turn were killed after epoch 0; out of memory"),
         (["unknown"] * 5 + ["crashed"] * 2, "", None),
-        (["killed"] * 3 + ["crashed"] * AT_FAULT, "failed", "3 workers in turn crashed"),
+        (["killed"] * 3 + ["crashed"] * CRASHES, "failed", "3 workers in turn crashed"),
     ],
 )
 def test_a_run_has_failed_where_workers_die_by_its_own_doing(url, tmp_path, causes, outcome, message):
@@ -268,7 +278,7 @@ def test_a_run_has_failed_where_workers_die_by_its_own_doing(url, tmp_path, caus
         for place, cause in enumerate(causes):
             holder = f"process {place} on host"
             if place < len(causes) - 1:  # the last one is taken over below
-                thief.add_event(TAKEN, "run 1 is taken over after epoch 0", 1, 0, {"saved": 0, "from": holder})
+                thief.add_event(TAKEN_OVER, "run 1 is taken over after epoch 0", 1, 0, {"saved": 0, "from": holder})
             else:
                 watcher = Watcher(0.0)
                 thief.take_over(watcher)
@@ -276,9 +286,9 @@ def test_a_run_has_failed_where_workers_die_by_its_own_doing(url, tmp_path, caus
                 holder = str(thief.leases()[0].holder)
             thief.add_event(DIED, "a worker died", details={"worker": holder, "cause": cause})
     other = Bench(url, tmp_path / "kept")
-    other.study.shared._watcher = Watcher(0.0)
-    assert other.study.shared._watcher.may_take("x", other.study.shared.stored.leases()[0]) is False
-    other.study.take_over()
+    other.session.watcher = Watcher(0.0)
+    assert other.session.watcher.may_take("x", other.storage.leases()[0]) is False
+    other.session.take_over()
     taken, inherited = other.worker._next()
     assert inherited
     if message is None:
@@ -297,9 +307,9 @@ def test_a_training_that_is_always_preempted_has_failed_in_the_end(url, tmp_path
     assert [run.state for run in sorted(result.runs, key=lambda run: run.config["rate"])] == ["finished"] * 2 + [
         "failed"
     ]
-    assert len(events(url, PREEMPTED)) == PATIENCE
-    assert "pre-empted 5 times after epoch 0 and never got any further" in events(url, FAILED)[0].text
-    with pytest.raises(ft.StudyError, match=r"failed in all of the first 3 runs.*pre-empted 5 times"):
+    assert len(events(url, PREEMPTED)) == MOST_PREEMPTIONS
+    assert "preempted 5 times after epoch 0 and never got any further" in events(url, FAILED)[0].text
+    with pytest.raises(ft.StudyError, match=r"failed in all of the first 3 runs.*preempted 5 times"):
         tuned(preempted, f"{url}2", tmp_path)
 
 
@@ -365,13 +375,13 @@ def test_evicted_runs_are_trained_again_and_their_first_losses_stay(url, tmp_pat
 def test_thawing_an_evicted_run_begins_at_its_start(url, tmp_path):
     log = []
     bench = Bench(url, tmp_path / "kept", fat(log), candidates=None, budget=None, max_epochs=9)
-    bench.worker.carry_out(bench.study.ask())
+    bench.train_one()
     [run] = bench.study.runs
-    gone = [c.number for c in bench.study.shared.stored.checkpoints()]
-    bench.keeper.remove(bench.study.shared.stored.drop_checkpoints(gone, "evicted"))
+    gone = [c.number for c in bench.storage.checkpoints()]
+    bench.checkpoints.remove(bench.storage.drop_checkpoints(gone, "evicted"))
     bench.study.thaw(run.number, run.epoch + 1)
     del log[:]
-    bench.worker.carry_out(bench.study.ask())
+    bench.train_one()
     assert log[: run.epoch + 1] == [(1, epoch) for epoch in range(1, run.epoch + 2)]
     assert bench.study.runs[0].losses[: run.epoch] == run.losses
 
@@ -383,7 +393,7 @@ def test_the_best_epoch_is_saved_even_if_it_is_the_first(url, tmp_path):
 
     bench = Bench(url, tmp_path / "kept", rising, candidates=[GOOD], budget=4)
     bench.worker.work()
-    assert (1, 1) in {(c.run, c.epoch) for c in bench.study.shared.stored.checkpoints()}
+    assert (1, 1) in {(c.run, c.epoch) for c in bench.storage.checkpoints()}
 
 
 def noisy(run):
@@ -396,24 +406,26 @@ def noisy(run):
 
 
 def test_the_checkpoint_of_the_best_stays_whatever_the_budget(url, tmp_path):
-    """Lowest as told, and best with the noise removed: both may be asked for."""
+    """Lowest as measured, and lowest with the noise removed: both may be asked for."""
     wanted = {"max_epochs": 8, "candidates": [{"rate": 0.1}, GOOD, BAD], "seed": 1, "store": url}
     kept = ft.Checkpoints(tmp_path / "kept", gb=1e-9, every=2)
     result = ft.tune(noisy, SPACE, budget=24, checkpoints=kept, policy="random", **wanted)
     lowest = min((loss, run.number, epoch) for run in result.runs for epoch, loss in enumerate(run.losses, 1))
-    assert lowest[1] != result.best.run, "this test is about another case"
+    assert lowest[1] != result.recommended.run, "this test is about another case"
+    assert lowest[1:] == (result.best.run, result.best.epoch)
     with Store(url) as store:
         there = {(c.run, c.epoch) for c in store.open("study").checkpoints()}
     assert lowest[1:] in there
     assert result.best.checkpoint.is_dir()
-    assert f"run-{result.best.run}/" in str(result.best.checkpoint)
+    assert f"run-{result.best.run}/epoch-{result.best.epoch}-" in str(result.best.checkpoint)
+    assert {run for run, _ in there} == {result.best.run, result.recommended.run}
     assert len(there) == 2
     assert len(events(url, "disk budget exceeded")) == 1
 
 
 def test_a_training_that_fails_from_now_on_ends_the_study(url, tmp_path, monkeypatch):
     """Runs that fail before their first epoch spend no budget: nothing else would end it."""
-    monkeypatch.setattr("freezethaw.runtime.worker.HOPELESS_NOW", 6)
+    monkeypatch.setattr("freezethaw.runtime.worker.FAILURES_IN_A_ROW", 6)
     trained = []
 
     def train(run):

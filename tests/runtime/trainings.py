@@ -73,3 +73,13 @@ def hang(run):
             Path(os.environ[LOG]).write_text(str(os.getpid()))
             time.sleep(1000)
         run.report(1.0 / epoch, save=lambda folder: (folder / "weight").write_text("1.0"))
+
+
+def freeze_after_each_decision(session):
+    """Let no decision be made when another one ends: its run is frozen, and `train_decision` raises AllPending."""
+
+    def next_decision(fulfilled, lease, save):
+        session.storage.release(lease)
+        raise ft.AllPending("every decision ends with a freeze")
+
+    session.next_decision = next_decision

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import freezethaw as ft
-from freezethaw.store import Snapshot, Store
+from freezethaw.records import StudyState
+from freezethaw.store import Store
 
 SPACE = ft.Space(
     {
@@ -51,4 +52,4 @@ def fill_big(url, runs=1000, epochs=100):
         length = epochs if state == "finished" else epochs - 1
         found.append(ft.Run(number, config, tuple(losses[:length].tolist()), (2.0,) * length, state))
     with Store(url) as store:
-        store.save("big", Snapshot(0, 1, study.definition(), tuple(found), (), runs, ()))
+        store.save("big", StudyState(0, 1, study.definition.to_dict(), tuple(found), decisions=runs))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 import freezethaw as ft
+from freezethaw.study import session_of
 from tests.server.studies import advance, fill
 
 pytest.importorskip("starlette")
@@ -171,8 +172,8 @@ def test_what_a_user_typed_is_text(tmp_path, nasty):
     url = f"sqlite:///{tmp_path}/n.db"
     space = ft.Space({nasty: ft.Float(0.0, 1.0), "kind": ft.Choice(nasty, "b")})
     study = ft.Study(space, 3, name=nasty, store=url)
-    study.shared.stored.tag([nasty.replace(",", "")])
-    study.shared.stored.add_event(nasty, nasty)
+    session_of(study).storage.set_tags([nasty.replace(",", "")])
+    session_of(study).storage.add_event(nasty, nasty)
     study.enqueue({nasty: 0.5, "kind": nasty})
     study.tell(study.ask(), 1.0)
     study.close()
@@ -316,10 +317,10 @@ def test_the_openapi_document_names_every_operation(application, client):
 
 def test_a_study_goes_on_while_pages_are_read_and_reading_writes_nothing(url, client):
     study = ft.Study.open(url, "searched")
-    change = study.shared.stored.change()
+    change = session_of(study).storage.change()
     for path in ("/studies/searched", "/api/studies/searched", "/api/studies/searched/figures/curves"):
         assert client("GET", path).code == 200
-    assert study.shared.stored.change() == change
+    assert session_of(study).storage.change() == change
     advance(study, 1)
     assert client("GET", "/api/studies/searched").json()["change"] > change
     study.close()

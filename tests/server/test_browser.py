@@ -14,6 +14,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.figures import BROWSERS, STUDY_FIGURES
+from freezethaw.study import session_of
 from tests.server.serving import served
 from tests.server.studies import SPACE, advance, fill, fill_big
 
@@ -83,7 +84,7 @@ def store(tmp_path_factory):
     nasty.enqueue({NASTY: NASTY, "x": 0.5})
     for value in (1.0, 0.5, 0.4):
         nasty.tell(nasty.ask(), value)
-    nasty.shared.stored.add_event(NASTY, NASTY)
+    session_of(nasty).storage.add_event(NASTY, NASTY)
     nasty.close()
     return url
 
@@ -156,7 +157,6 @@ def test_actions_of_a_study_and_of_a_run(browser, store, link):
 
     def message(page, words):
         page.wait_for_function("words => document.getElementById('message').textContent.includes(words)", arg=words)
-        study.keep_up()
 
     def press(page, action):
         button = page.locator(f"[data-action={action}]")
@@ -170,28 +170,31 @@ def test_actions_of_a_study_and_of_a_run(browser, store, link):
         page.locator("input[name=epochs]").fill("77")
         page.keyboard.press("Enter")
         message(page, "77 epochs")
-        assert study.budget.epochs == 77
+        assert study.definition.budget.epochs == 77
         page.locator("textarea").fill('{"rate": 0.5, "optimizer": "adam", "width": 2}')
         press(page, "enqueue")
         message(page, "started next")
-        assert study.wishes[-1].config["rate"] == 0.5
+        assert session_of(study).refresh().requests[-1].config["rate"] == 0.5
         page.locator("textarea").fill('{"rate": 5000}')
         press(page, "enqueue")
         message(page, "Error: ")
         press(page, "stop")
         message(page, "no new ones are taken")
-        assert study.stopped
+        assert study.definition.stopped
         page.wait_for_selector("[data-action=resume]", state="attached")
         press(page, "resume")
         message(page, "resumed")
-        assert not study.stopped
+        assert not study.definition.stopped
     frozen = next(run.number for run in study.runs if run.state == "frozen")
     with opened(browser, link, f"/studies/searched/runs/{frozen}") as page:
         page.wait_for_selector("#figure-curves[data-drawn]", timeout=DRAWN)
         press(page, "thaw")
         message(page, "thawed next")
-        assert study.wishes[-1].run == frozen
-        steps = (("pin", "are kept", lambda: study.pinned), ("ban", "not be thawed any more", lambda: study.banned))
+        assert session_of(study).refresh().requests[-1].run == frozen
+        steps = (
+            ("pin", "are kept", lambda: study.definition.pinned),
+            ("ban", "not be thawed any more", lambda: study.definition.banned),
+        )
         for action, words, there in steps:
             press(page, action)
             message(page, words)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from freezethaw.errors import LeaseLost
-from freezethaw.store import Process, Proposal, Watcher
-from tests.store.small_study import CONFIG, Clock, decide, opened, report
+from freezethaw.records import DecisionDraft
+from freezethaw.store import Process, Watcher
+from tests.store.small_study import CONFIG, Clock, decide, opened, report, take_over
 
 
 class LeasesContract:
@@ -19,24 +17,24 @@ class LeasesContract:
 
     def test_one_decides_at_a_time(self, url):
         one, two = opened(url), opened(url)
-        permit = one.permission(Watcher())
-        assert two.permission(Watcher()) is None
-        one.release(permit)
-        second = two.permission(Watcher())
-        assert second.token == permit.token + 1
+        lease_to_decide = one.acquire_decision_lease(Watcher())
+        assert two.acquire_decision_lease(Watcher()) is None
+        one.release(lease_to_decide)
+        second = two.acquire_decision_lease(Watcher())
+        assert second.token == lease_to_decide.token + 1
         before = one.load()
-        with pytest.raises(LeaseLost, match=r"lease to decide \(token 1\) was lost: token 2 is held by process"):
-            one.commit(permit, Proposal(None, CONFIG, 3, "r"), 0, {"a": 1})
+        with pytest.raises(LeaseLost, match=r"decision lease \(token 1\) was lost: token 2 is held by process"):
+            one.commit(lease_to_decide, DecisionDraft(None, CONFIG, 3, "r"), 0, {"a": 1})
         assert one.load() == before
-        assert one.sampler_state() is None
+        assert one.samples() is None
 
-    def test_a_commit_gives_the_permission_back_unless_told_otherwise(self, url):
+    def test_a_commit_releases_the_decision_lease_by_default(self, url):
         study = opened(url)
-        permit = study.permission(Watcher())
-        study.commit(permit, Proposal(None, CONFIG, 3, "r"), 0, keep_permit=True)
-        study.commit(permit, Proposal(None, CONFIG, 3, "r"), 1)
-        with pytest.raises(LeaseLost, match="given back before"):
-            study.commit(permit, Proposal(None, CONFIG, 3, "r"), 2)
+        lease_to_decide = study.acquire_decision_lease(Watcher())
+        study.commit(lease_to_decide, DecisionDraft(None, CONFIG, 3, "r"), 0, keep_lease=True)
+        study.commit(lease_to_decide, DecisionDraft(None, CONFIG, 3, "r"), 1)
+        with pytest.raises(LeaseLost, match="released before"):
+            study.commit(lease_to_decide, DecisionDraft(None, CONFIG, 3, "r"), 2)
         assert study.load().decisions == 2
 
     def test_a_silent_holder_loses_its_lease_only_to_who_watched_it_for_the_lease_time(self, url):
@@ -44,19 +42,19 @@ class LeasesContract:
         lease = decide(study).lease
         study.record(lease, report(1, 3.0))
         watcher = Watcher(60.0, clock)
-        assert study.take_over(watcher) is None  # first seen now
+        assert take_over(study, watcher) is None  # first seen now
         clock.now += 59
-        assert study.take_over(watcher) is None
-        assert study.take_over(Watcher(60.0, clock)) is None  # another one has not watched yet
+        assert take_over(study, watcher) is None
+        assert take_over(study, Watcher(60.0, clock)) is None  # another one has not watched yet
         study.beat(lease)
         clock.now += 59
-        assert study.take_over(watcher) is None  # it moved: the wait begins anew
+        assert take_over(study, watcher) is None  # it moved: the wait begins anew
         clock.now += 59
         study.record(lease, report(2, 2.0))  # recording shows life too
         clock.now += 59
-        assert study.take_over(watcher) is None
+        assert take_over(study, watcher) is None
         clock.now += 60
-        taken = study.take_over(watcher)
+        taken = take_over(study, watcher)
         assert taken.lease == replace(lease, token=lease.token + 1)
         assert taken.decision == study.load().pending[0]
         before = study.load()
@@ -78,10 +76,10 @@ class LeasesContract:
         study, clock = opened(url), Clock()
         decide(study)
         one, two = Watcher(1.0, clock), Watcher(1.0, clock)
-        assert study.take_over(one) is study.take_over(two) is None
+        assert take_over(study, one) is take_over(study, two) is None
         clock.now += 2
-        assert study.take_over(one) is not None
-        assert study.take_over(two) is None
+        assert take_over(study, one) is not None
+        assert take_over(study, two) is None
 
     def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(self, url):
         """Between the look and the taking: what was seen must still be so."""
@@ -96,28 +94,9 @@ class LeasesContract:
             return now
 
         watcher = Watcher(60.0, clock)
-        assert study.take_over(watcher) is None
-        assert study.take_over(watcher) is None
+        assert take_over(study, watcher) is None
+        assert take_over(study, watcher) is None
         study.record(lease, report(1, 1.0))
-
-    def test_a_dead_process_of_this_machine_loses_its_lease_at_once(self, url):
-        code = (
-            "import os, sys\n"
-            "from tests.store.small_study import decide, opened\n"
-            "study = opened(sys.argv[1])\n"
-            "decide(study)\n"
-            "from freezethaw.store import Watcher\n"
-            "assert study.permission(Watcher())\n"
-            "os.kill(os.getpid(), 9)\n"
-        )
-        killed = subprocess.run([sys.executable, "-c", code, url], env=os.environ, check=False, cwd=_root())
-        assert killed.returncode == -9
-        study = opened(url)
-        assert [lease.held for lease in study.leases()] == [True, True]
-        watcher = Watcher(3600.0)
-        assert study.take_over(watcher).lease.token == 2
-        assert study.permission(watcher).token == 3
-        assert [e.kind for e in study.events()] == ["lease taken over"] * 2
 
     @pytest.mark.parametrize(
         ("change", "dead"),
@@ -142,13 +121,7 @@ class LeasesContract:
         first = decide(study)
         study.record(first.lease, report(1, 1.0))
         study.release(first.lease)
-        taken = study.take_over(Watcher(3600.0))
+        taken = take_over(study, Watcher(3600.0))
         assert (taken.decision, taken.lease.token) == (first.decision, 2)
         study.record(taken.lease, report(2, 1.0), close="told")
-        assert study.take_over(Watcher(0.0)) is None  # nothing is pending
-
-
-def _root():
-    from pathlib import Path
-
-    return Path(__file__).parents[2]
+        assert take_over(study, Watcher(0.0)) is None  # nothing is pending

@@ -9,8 +9,9 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
-from freezethaw.store import Lease, NewCheckpoint, Proposal, Report, Watcher
-from tests.store.small_study import CONFIG, decide, opened, report
+from freezethaw.records import BasketEntry, DecisionDraft, Lease, Report
+from freezethaw.store import Watcher
+from tests.store.small_study import CONFIG, add_run, checkpoint, decide, opened, report, take_over
 
 
 class LossesContract:
@@ -18,13 +19,15 @@ class LossesContract:
 
     def test_a_run_from_its_start_to_its_end(self, url):
         study = opened(url)
-        start = decide(study, to_epoch=3, reason="first", basket=({"score": math.nan, "chance": -math.inf},))
+        start = decide(
+            study, to_epoch=3, reason="first", basket=(BasketEntry(None, CONFIG, 0, 3, math.nan, -math.inf),)
+        )
         assert start.decision == ft.Decision(1, "start", 1, CONFIG, 0, 3, "first")
         assert study.load().pending == (start.decision,)
         assert study.load().runs == (ft.Run(1, CONFIG, state="pending"),)
         basket = study.decision(1).basket
-        assert math.isnan(basket[0]["score"])
-        assert basket[0]["chance"] == -math.inf
+        assert math.isnan(basket[0].score)
+        assert basket[0].chance == -math.inf
         study.record(start.lease, report(1, 3.0, seconds=(0.5,), metrics=({"accuracy": 0.1, "odd": math.nan},)))
         study.record(start.lease, report(2, 1e34, 0.1), close="told")
         [run] = study.load().runs
@@ -79,7 +82,7 @@ class LossesContract:
         assert (stored.outcome, stored.reached) == (close, len(losses))
         assert run.losses == losses
         assert study.load().pending == ()
-        with pytest.raises(LeaseLost, match="given back before"):
+        with pytest.raises(LeaseLost, match="released before"):
             study.record(committed.lease, report(len(losses) + 1, 1.0))
         if run.state == "frozen":
             assert decide(study, run=1).decision.from_epoch == len(losses)
@@ -93,10 +96,10 @@ class LossesContract:
             (report(3, 1.0), "no gaps"),
             (report(0, 1.0), "no gaps"),
             (report(2, 1.0, 1.0, 1.0, 1.0, 1.0), "epoch 6 was not granted"),
-            (report(2, math.nan), "nan is no finite number"),
-            (report(2, 1.0, math.inf), "inf is no finite number"),
-            (report(2, True), "True is no finite number"),
-            (report(2, "1"), "'1' is no finite number"),
+            (report(2, math.nan), "nan is not a finite number"),
+            (report(2, 1.0, math.inf), "inf is not a finite number"),
+            (report(2, True), "True is not a finite number"),
+            (report(2, "1"), "'1' is not a finite number"),
             (report(2, 1.0, seconds=(1.0, 2.0)), "1 losses but 2 seconds"),
         ],
     )
@@ -106,7 +109,7 @@ class LossesContract:
         study.record(lease, report(1, 5.0))
         before = study.load()
         with pytest.raises(TellError, match=message):
-            study.record(lease, wrong, NewCheckpoint(1, "a", "b", 1), close="told")
+            study.record(lease, wrong, checkpoint(1, "a", "b", 1), close="told")
         assert study.load() == before
         assert study.checkpoints() == ()
         study.record(lease, report(2, 4.0))  # and the lease is still there
@@ -135,51 +138,54 @@ class LossesContract:
     @pytest.mark.parametrize(
         ("wanted", "message"),
         [
-            (Proposal(7, CONFIG, 3, "r"), "no run 7; the study has runs 1 to 1"),
-            (Proposal(1, CONFIG, 2, "r"), "at epoch 2 of 10; cannot train to 2"),
-            (Proposal(1, CONFIG, 11, "r"), "cannot train to 11"),
-            (Proposal(None, CONFIG, 3, ""), "needs a reason"),
-            (Proposal(None, {"rate": object()}, 3, "r"), "plain JSON"),
-            (Proposal(None, CONFIG, 3, "r", wish=4), "wish 4 is not waiting"),
+            (DecisionDraft(7, CONFIG, 3, "r"), "no run 7; the study has runs 1 to 1"),
+            (DecisionDraft(1, CONFIG, 2, "r"), "at epoch 2 of 10; cannot train to 2"),
+            (DecisionDraft(1, CONFIG, 11, "r"), "cannot train to 11"),
+            (DecisionDraft(None, CONFIG, 3, ""), "needs a reason"),
+            (DecisionDraft(None, {"rate": object()}, 3, "r"), "plain JSON"),
+            (DecisionDraft(None, CONFIG, 3, "r", requests=(4,)), "request 4 is not waiting"),
         ],
     )
     def test_a_wrong_decision_changes_nothing(self, url, wanted, message):
         study = opened(url)
         study.record(decide(study).lease, report(1, 2.0, 1.0), close="told")
-        before, permit = study.load(), study.permission(Watcher())
+        before, lease_to_decide = study.load(), study.acquire_decision_lease(Watcher())
         with pytest.raises(ft.FreezeThawError, match=message):
-            study.commit(permit, wanted, before.change, {"a": 1})
+            study.commit(lease_to_decide, wanted, before.change, {"a": 1})
         assert study.load() == before
-        assert study.sampler_state() is None
-        assert study.commit(permit, Proposal(1, CONFIG, 3, "r"), before.change).decision.number == 2
+        assert study.samples() is None
+        assert study.commit(lease_to_decide, DecisionDraft(1, CONFIG, 3, "r"), before.change)[0].number == 2
 
-    def test_a_curve_from_elsewhere_is_evidence(self, url):
+    def test_an_imported_curve_is_known_to_the_model(self, url):
         study = opened(url)
-        assert study.add_run(CONFIG, [3.0, 2.0], [1.0, 1.0]) == 1
-        assert study.add_run(CONFIG, [4.0], diverged=True) == 2
+        assert add_run(study, CONFIG, [3.0, 2.0], [1.0, 1.0]) == 1
+        assert add_run(study, CONFIG, [4.0], diverged=True) == 2
         first, second = study.load().runs
         assert (first.state, first.added, first.losses, first.seconds) == ("finished", True, (3.0, 2.0), (1.0, 1.0))
         assert (second.state, second.losses) == ("diverged", (4.0,))
         for wrong in ([], [math.nan], [1.0] * 11):
             with pytest.raises(TellError):
-                study.add_run(CONFIG, wrong)
+                add_run(study, CONFIG, wrong)
         assert decide(study).decision.run == 3
 
-    def test_wishes_come_in_order_and_go_with_their_decision(self, url):
+    def test_requests_come_in_order_and_go_with_their_decision(self, url):
         study = opened(url)
         study.record(decide(study).lease, report(1, 1.0), close="told")
         other = {"rate": 0.5, "units": 1}
-        numbers = study.enqueue(other, 3), study.thaw(1, 4), study.enqueue(CONFIG)
-        waiting = study.load().wishes
+        numbers = study.request(None, other, 3), study.request(1, None, 4), study.request(None, CONFIG, 1)
+        waiting = study.load().requests
         assert [(w.number, w.run, w.config, w.to_epoch) for w in waiting] == [
             (numbers[0], None, other, 3),
             (numbers[1], 1, CONFIG, 4),
             (numbers[2], None, CONFIG, 1),
         ]
-        decide(study, config=other, to_epoch=3, wish=numbers[0])
-        study.drop_wish(numbers[1])
-        assert [w.number for w in study.load().wishes] == [numbers[2]]
-        for wrong in (lambda: study.thaw(1, 1), lambda: study.thaw(9, 2), lambda: study.enqueue(CONFIG, 11)):
+        decide(study, config=other, to_epoch=3, requests=numbers[:2])
+        assert [w.number for w in study.load().requests] == [numbers[2]]
+        for wrong in (
+            lambda: study.request(1, None, 1),
+            lambda: study.request(9, None, 2),
+            lambda: study.request(None, CONFIG, 11),
+        ):
             with pytest.raises(StudyError):
                 wrong()
 
@@ -188,24 +194,24 @@ class LossesContract:
     def test_a_checkpoint_is_recorded_with_its_losses(self, url):
         study = opened(url)
         lease = decide(study).lease
-        study.record(lease, report(1, 2.0, 1.0), NewCheckpoint(2, "x/run-1/epoch-2", "ab", 10))
+        study.record(lease, report(1, 2.0, 1.0), checkpoint(2, "x/run-1/epoch-2", "ab", 10))
         [kept] = study.load().checkpoints
         assert (kept.run, kept.epoch, kept.place, kept.sha256, kept.bytes) == (1, 2, "x/run-1/epoch-2", "ab", 10)
         before = study.load()
         with pytest.raises(StoreError, match="checkpoint of epoch 5 cannot be recorded: run 1 is at epoch 3"):
-            study.record(lease, report(3, 0.5), NewCheckpoint(5, "y", "ab", 10))
+            study.record(lease, report(3, 0.5), checkpoint(5, "y", "ab", 10))
         assert study.load() == before
 
     def test_checkpoints_of_leased_runs_are_dropped_by_their_holder_only(self, url):
         study = opened(url)
         lease = decide(study).lease
-        study.record(lease, report(1, 2.0), NewCheckpoint(1, "one", "ab", 10))
-        study.record(lease, report(2, 1.0), NewCheckpoint(2, "two", "ab", 10))
+        study.record(lease, report(1, 2.0), checkpoint(1, "one", "ab", 10))
+        study.record(lease, report(2, 1.0), checkpoint(2, "two", "ab", 10))
         assert study.drop_checkpoints([1, 2], "evicted") == ()
         assert [c.place for c in study.drop_checkpoints([1], "replaced", lease)] == ["one"]
         study.release(lease)  # its decision is pending still
         assert study.drop_checkpoints([2], "evicted") == ()
-        study.record(study.take_over(Watcher()).lease, close="told")
+        study.record(take_over(study, Watcher()).lease, close="told")
         assert [c.place for c in study.drop_checkpoints([1, 2, 3], "evicted")] == ["two"]
         assert study.drop_checkpoints([2], "evicted") == ()
         assert study.checkpoints() == ()

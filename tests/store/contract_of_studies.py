@@ -8,8 +8,9 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import LeaseLost, StudyError
-from freezethaw.store import NewCheckpoint, Proposal, Store, Watcher
-from tests.store.small_study import CONFIG, SPACE, decide, definition, opened, report
+from freezethaw.records import BasketEntry, DecisionDraft
+from freezethaw.store import Store, Watcher
+from tests.store.small_study import CONFIG, SPACE, add_run, checkpoint, decide, definition, opened, report
 
 NASTY = [
     "'; DROP TABLE freezethaw_studies; --",
@@ -35,7 +36,7 @@ class StudiesContract:
 
     def test_tags_are_for_people_and_stay_where_nothing_is_said_of_them(self, url):
         study = opened(url)
-        study.tag(["雪", "first try", "雪"])
+        study.set_tags(["雪", "first try", "雪"])
         before = study.load()
         assert before.definition["tags"] == ["雪", "first try"]
         again = opened(url)  # with a definition that says nothing of tags
@@ -46,14 +47,14 @@ class StudiesContract:
         opened(url, name="other")
         with Store(url) as store:
             assert [info.tags for info in store.studies()] == [("雪", "first try"), ()]
-        wider.tag([])
+        wider.set_tags([])
         assert wider.load().definition["tags"] == []
 
     @pytest.mark.parametrize("tags", ["mnist", 3, [3], [""], [" "], ["a,b"], ["a\nb"], ["x" * 51]])
     def test_what_is_no_tag_is_refused(self, url, tags):
         study = opened(url)
         with pytest.raises(StudyError, match=r"tags are a list|a tag is a text"):
-            study.tag(tags)
+            study.set_tags(tags)
         assert "tags" not in study.load().definition
 
     def test_two_who_create_at_once_get_the_same_study(self, url):
@@ -101,7 +102,7 @@ class StudiesContract:
     def test_when_max_epochs_grow_finished_runs_can_go_on(self, url):
         study = opened(url, max_epochs=2)
         study.record(decide(study, to_epoch=2).lease, report(1, 2.0, 1.0), close="told")
-        added = study.add_run(CONFIG, [3.0, 2.0])
+        added = add_run(study, CONFIG, [3.0, 2.0])
         assert [run.state for run in study.load().runs] == ["finished", "finished"]
         study = opened(url, max_epochs=4)
         assert [run.state for run in study.load().runs] == ["frozen", "finished"]
@@ -113,8 +114,8 @@ class StudiesContract:
         store = Store(url)
         two, one = (store.create_or_open(name, definition()) for name in ("two", "one"))
         lease = decide(one).lease
-        one.record(lease, report(1, 1.0, 2.0), NewCheckpoint(2, "a", "b", 3))
-        one.enqueue(CONFIG)
+        one.record(lease, report(1, 1.0, 2.0), checkpoint(2, "a", "b", 3))
+        one.request(None, CONFIG, 1)
         decide(two, state={"a": 1})
         assert [(i.name, i.runs, i.epochs, i.decisions) for i in store.studies()] == [
             ("two", 1, 0, 1),
@@ -122,7 +123,11 @@ class StudiesContract:
         ]
         store.delete("one")
         assert [info.name for info in store.studies()] == ["two"]
-        for write in (lambda: one.record(lease, report(3, 1.0)), one.load, lambda: one.permission(Watcher())):
+        for write in (
+            lambda: one.record(lease, report(3, 1.0)),
+            one.load,
+            lambda: one.acquire_decision_lease(Watcher()),
+        ):
             with pytest.raises((StudyError, LeaseLost), match="deleted"):
                 write()
         with pytest.raises(LeaseLost, match="deleted"):
@@ -144,15 +149,16 @@ class StudiesContract:
         store.create_or_open("other", definition())
         space = ft.Space({text: ft.Choice(text, "b")})
         study = store.create_or_open(text, definition(space=space.to_dict()))
-        permit = study.permission(Watcher())
-        proposal = Proposal(None, {text: text}, 5, text, ({"config": {text: text}},))
-        committed = study.commit(permit, proposal, 0, {text: [1.0]})
-        study.record(committed.lease, report(1, 1.0, metrics=({text: 1.0},)), NewCheckpoint(1, text, text, 1))
+        entry = BasketEntry(None, {text: text}, 0, 5, 0.5, 0.5)
+        lease_to_decide = study.acquire_decision_lease(Watcher())
+        proposal = DecisionDraft(None, {text: text}, 5, text, basket=(entry,))
+        _, lease = study.commit(lease_to_decide, proposal, 0, {text: [1.0]})
+        study.record(lease, report(1, 1.0, metrics=({text: 1.0},)), checkpoint(1, text, text, 1))
         study.add_event(text, text, details={text: text})
         assert store.open(text).load().runs[0].config == {text: text}
         stored = study.decision(1)
-        assert (stored.decision.reason, stored.basket) == (text, ({"config": {text: text}},))
-        assert study.sampler_state() == {text: [1.0]}
+        assert (stored.decision.reason, stored.basket) == (text, (entry,))
+        assert study.samples() == {text: [1.0]}
         assert study.metrics(1) == ({text: 1.0},)
         assert [(e.kind, e.text, e.details) for e in study.events()] == [(text, text, {text: text})]
         assert [c.place for c in study.checkpoints(1)] == [text]

@@ -6,7 +6,7 @@ import pytest
 
 from freezethaw.errors import StoreError
 from freezethaw.store import Heartbeat, Watcher
-from tests.store.small_study import Clock, decide, opened
+from tests.store.small_study import Clock, decide, opened, take_over
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def test_leases_beat_while_they_are_held(study):
 def test_a_lost_lease_is_noticed(study):
     lease, clock = decide(study).lease, Clock()
     watcher = Watcher(60.0, clock)
-    study.take_over(watcher)
+    take_over(study, watcher)
     clock.now += 61
-    assert study.take_over(watcher)
+    assert take_over(study, watcher)
     with Heartbeat(study.beat, lease, seconds=0.1) as heart:
         until(lambda: heart.lost == {lease})
 

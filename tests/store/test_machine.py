@@ -1,4 +1,4 @@
-"""Random sequences of operations, against a model of dictionaries."""
+"""Random sequences of operations on each storage, against a model of dictionaries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from freezethaw.errors import LeaseLost, StudyError, TellError
-from freezethaw.store import Lease, NewCheckpoint, Proposal, Report, Store, Watcher
-from tests.store.small_study import CONFIG, definition
+from freezethaw.records import DecisionDraft, Lease, Report
+from freezethaw.store import MemoryStorage, Store, Watcher
+from tests.store.small_study import CONFIG, add_run, checkpoint, definition
 
 MAX_EPOCHS = 6
 
@@ -63,16 +64,15 @@ class Machine(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.folder = tempfile.mkdtemp()
-        self.store = Store(self.new_url())
-        self.study = self.store.create_or_open("study", definition(max_epochs=MAX_EPOCHS))
+        self.study = self.new_study(definition(max_epochs=MAX_EPOCHS))
         self.model, self.known, self.seen, self.losses = Model(), None, [], 0
 
-    def new_url(self):
-        return f"sqlite:///{Path(self.folder) / 'x.db'}"
+    def new_study(self, defined):
+        return Store(Path(self.folder) / "x.db").create_or_open("study", defined)
 
     def teardown(self):
-        if hasattr(self, "store"):
-            self.store.close()
+        if hasattr(self, "study"):
+            self.study.close()
             shutil.rmtree(self.folder)
 
     def agree(self, ours, theirs, refusals):
@@ -91,23 +91,20 @@ class Machine(RuleBasedStateMachine):
     def decide(self, run, ahead):
         if run is None and len(self.model.runs) >= 4:
             return Lease(1, 0, 1)
-        permit, known = self.study.permission(Watcher()), self.study.load()
-        proposal = Proposal(run, CONFIG, ahead, "because")
+        lease, known = self.study.acquire_decision_lease(Watcher()), self.study.load()
+        draft = DecisionDraft(run, CONFIG, ahead, "because")
+        samples = {"n": [known.decisions, 0.5]}
         both = self.agree(
-            lambda: self.study.commit(permit, proposal, known.change, {"n": [known.decisions, 0.5]}, keep_permit=True),
+            lambda: self.study.commit(lease, draft, known.change, samples, keep_lease=True),
             lambda: self.try_decide(run, ahead),
             StudyError,
         )
-        self.study.release(permit)
+        self.study.release(lease)
         if both is None:
             return Lease(1, 0, 1)  # a lease that was never given
-        committed, (number, token) = both
-        assert (committed.lease.run, committed.lease.token, committed.decision.number) == (
-            number,
-            token,
-            self.model.decisions,
-        )
-        return committed.lease
+        (decision, granted), (number, token) = both
+        assert (granted.run, granted.token, decision.number) == (number, token, self.model.decisions)
+        return granted
 
     def try_decide(self, run, ahead):
         if run is None:
@@ -120,9 +117,9 @@ class Machine(RuleBasedStateMachine):
         due = len(self.model.runs.get(lease.run, ["", []])[1]) + 1
         first, losses = due + 1 - first, [float(self.losses + i) for i in range(count)]
         self.losses += count
-        checkpoint = NewCheckpoint(first + count - 1, "place", "hash", 1) if save else None
+        saved = checkpoint(first + count - 1) if save else None
         self.agree(
-            lambda: self.study.record(lease, Report(first, tuple(losses)), checkpoint),
+            lambda: self.study.record(lease, Report(first, tuple(losses)), saved),
             lambda: self.model.record(lease.run, lease.token, first, losses),
             (LeaseLost, TellError),
         )
@@ -139,15 +136,15 @@ class Machine(RuleBasedStateMachine):
     @rule(target=leases)
     def take_over(self):
         """Whoever has watched long enough takes the first pending run; its holder may still try to write."""
-        taken = self.study.take_over(watcher := Watcher(0.0)) or self.study.take_over(watcher)
+        _, lease = self.study.take_over(watcher := Watcher(0.0)) or self.study.take_over(watcher)
         run, token = self.model.take(min(self.model.pending))
-        assert (taken.lease.run, taken.lease.token) == (run, token)
-        return taken.lease
+        assert (lease.run, lease.token) == (run, token)
+        return lease
 
     @rule(losses=st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=MAX_EPOCHS))
     @precondition(lambda self: len(self.model.runs) < 4)
     def add_run(self, losses):
-        number = self.study.add_run(CONFIG, losses)
+        number = add_run(self.study, CONFIG, losses)
         self.model.runs[number] = ["finished", [loss + 0.0 for loss in losses]]
 
     @rule()
@@ -172,8 +169,17 @@ class Machine(RuleBasedStateMachine):
 class ServedMachine(Machine):
     server = ""
 
-    def new_url(self):
-        return fresh_database(self.server)
+    def new_study(self, defined):
+        return Store(fresh_database(self.server)).create_or_open("study", defined)
+
+
+class MemoryMachine(Machine):
+    def new_study(self, defined):
+        return MemoryStorage("study", defined)
+
+
+class TestMemory(MemoryMachine.TestCase):
+    settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
 class TestSqlite(Machine.TestCase):

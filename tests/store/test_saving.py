@@ -4,7 +4,7 @@ import pytest
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Run
-from freezethaw.store.saving import past
+from freezethaw.store.study_rows import past_decisions
 
 
 def run(number, losses=1, added=False):
@@ -23,10 +23,10 @@ def run(number, losses=1, added=False):
     ],
 )
 def test_numbers_for_the_past(runs, pending, count, expected):
-    assert [(number, found.number) for number, found in past(runs, pending, count)] == expected
+    assert [(number, found.number) for number, found in past_decisions(runs, pending, count)] == expected
 
 
 @pytest.mark.parametrize(("runs", "pending", "count"), [([run(1), run(2)], {}, 1), ([run(1), run(2)], {2: 1}, 2)])
 def test_what_cannot_have_been_is_refused(runs, pending, count):
     with pytest.raises(StudyError, match="cannot have led"):
-        past(runs, pending, count)
+        past_decisions(runs, pending, count)

@@ -1,4 +1,4 @@
-"""What the user changes about a study under way is followed by whoever works on it; what went on can be read back."""
+"""What the user changes about a running study is followed by its workers; its history can be read back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import StudyError
+from freezethaw.study import read, session_of
 
 SPACE = ft.Space(rate=ft.Float(1e-3, 1.0, log=True), width=ft.Int(1, 8))
 
@@ -32,12 +33,11 @@ def test_a_stop_is_followed_by_other_processes_and_undone_by_the_same_call_again
     page.stop()
     with pytest.raises(ft.StudyFinished, match="stopped by the user"):
         worker.ask()
-    looked = ft.Study.open(store)  # looking does not continue
-    assert looked.stopped
+    looked = ft.Study.open(store)  # opening does not continue
+    assert looked.definition.stopped
     again = make(store)
     advance(again, 1)
-    worker.keep_up()
-    assert not worker.stopped
+    assert not worker.definition.stopped
     for study in (worker, page, looked, again):
         study.close()
 
@@ -49,11 +49,11 @@ def test_another_budget_is_followed(store):
             advance(worker, 1)
         except ft.StudyFinished:
             break
-    assert page.raise_budget(epochs=5).epochs == 5
+    page.set_budget(5)
     advance(worker, 1)
-    assert worker.budget.epochs == 5
+    assert worker.definition.budget.epochs == 5
     with pytest.raises(StudyError, match="positive"):
-        page.raise_budget(epochs=-1)
+        page.set_budget(-1)
     worker.close()
     page.close()
 
@@ -72,10 +72,10 @@ def test_a_banned_run_is_advanced_no_more_unless_the_user_thaws_it(store, kept):
     assert study.ask().run == 1
     if kept:
         same = make(store)  # a ban stays when the same call continues
-        assert same.banned == tuple(before)
-        assert study.replay(5).config == decision.config
+        assert same.definition.banned == tuple(before)
+        assert session_of(study).replay(5).config == decision.config
         same.ban(2, banned=False)
-        assert 2 not in same.banned
+        assert 2 not in same.definition.banned
         same.close()
     with pytest.raises(StudyError, match="no run 99"):
         study.ban(99)
@@ -88,15 +88,15 @@ def test_the_history_is_the_same_in_memory_and_in_a_store(store):
         advance(study, 8, diverge=(4,))
         study.cancel(study.ask(), "out_of_memory")
         study.ask()
-    assert remembered.history() == stored.history()
-    history = stored.history()
+    history = read(stored).history
+    assert read(remembered).history == history
     assert len(history.decisions) == 10
     assert history.decisions[3].outcome == "diverged"
     assert history.decisions[8].outcome == "out_of_memory"
-    assert history.decisions[9].ended is None
+    assert history.decisions[9].closed is None
     assert len(history.epochs) == sum(run.epoch for run in stored.runs)
-    forecasts = stored.past_forecasts()
-    assert forecasts == remembered.past_forecasts()
+    forecasts = read(stored).past_forecasts()
+    assert forecasts == read(remembered).past_forecasts()
     assert forecasts
     assert all(f.low < f.median < f.high and 0 <= f.below <= 1 and f.ahead >= 1 for f in forecasts)
     stored.close()
@@ -107,24 +107,33 @@ def test_a_past_forecast_is_what_the_study_said_then(store):
     advance(study, 6)
     said = study.forecast(study.runs[0].number, [study.runs[0].epoch + 1.0])
     study.thaw(1, study.runs[0].epoch + 1)
-    advance(study, 1)  # taken for the user: the belief is the one of the decision before
-    found = [f for f in study.past_forecasts() if f.decision == 7]
+    advance(study, 1)  # requested by the user: the samples are those of the decision before
+    found = [f for f in read(study).past_forecasts() if f.decision == 7]
     assert found
     # the samples may have moved once more before the present forecast, so the two agree only roughly
     assert found[0].median == pytest.approx(float(said.quantile(0.5)[0]), abs=float(said.std[0]))
     study.close()
 
 
-def test_a_still_study_answers_from_one_moment_and_cannot_be_changed(store):
+def test_a_reader_answers_from_one_state(store):
     study = make(store)
     advance(study, 5)
-    still = study.still()
-    seen, best = (still.runs, still.history()), still.best
+    reader = read(study)
+    seen, best = (reader.runs, reader.history), (reader.best, reader.recommended)
     advance(study, 3)
-    assert (still.runs, still.history()) == seen
-    assert still.best.expected == pytest.approx(best.expected)
-    assert len(study.history().decisions) == 8
-    for change in (still.ask, lambda: still.enqueue({"rate": 0.1, "width": 2}), lambda: still.thaw(1, 6), still.stop):
-        with pytest.raises(StudyError, match="as it was at one moment"):
-            change()
+    assert (reader.runs, reader.history) == seen
+    assert (reader.best, reader.recommended) == best
+    assert reader.p_min()
+    assert len(read(study).history.decisions) == 8
+    study.close()
+
+
+def test_the_history_is_read_as_of_the_state(store):
+    """Also if it is asked for after more has happened."""
+    study = make(store)
+    advance(study, 5)
+    reader = read(study)
+    advance(study, 3)
+    assert len(reader.history.decisions) == 5
+    assert len(reader.history.epochs) == sum(run.epoch for run in reader.runs)
     study.close()

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 import freezethaw as ft
-from freezethaw.store import NewCheckpoint, Report, Store
+from freezethaw.records import Report
+from freezethaw.store import Store
+from freezethaw.study import session_of
+from tests.store.small_study import checkpoint
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0), width=ft.Int(1, 64, log=True))
 
@@ -59,7 +62,7 @@ def test_a_decision_is_replayed_from_what_was_known_then(url):
     study.tell(waiting, losses(waiting))
     taken += advance(study, 3)
     for decision in taken:
-        again = study.replay(decision.number)
+        again = session_of(study).replay(decision.number)
         fresh = decision.kind == "start" and again.run is None
         assert fresh or again.run == decision.run
         assert (again.config, again.to_epoch, again.reason) == (decision.config, decision.to_epoch, decision.reason)
@@ -72,7 +75,7 @@ def test_two_processes_share_a_study_and_start_nothing_twice(url):
     one, other = first.ask(), second.ask()
     assert other.number == one.number + 1
     assert other.run != one.run
-    with pytest.raises(ft.TellError, match="taken by another process"):
+    with pytest.raises(ft.TellError, match="made by another process"):
         second.tell(one, losses(one))
     second.tell(other, losses(other))
     first.tell(one, losses(one))
@@ -84,7 +87,7 @@ def test_two_processes_share_a_study_and_start_nothing_twice(url):
         study.close()
 
 
-def test_wishes_evidence_explanations_and_cancelling(url):
+def test_requests_imported_runs_explanations_and_cancelling(url):
     study = ft.Study(SPACE, max_epochs=9, store=url)
     study.add_run({"x": 0.5, "width": 8}, [1.0, 0.6, 0.5])
     study.enqueue({"x": 0.9, "width": 2}, to_epoch=2)
@@ -94,7 +97,7 @@ def test_wishes_evidence_explanations_and_cancelling(url):
     study.cancel(wished)
     assert study.runs[1].state == "frozen"
     [again] = advance(study, 1)
-    assert again.run == wished.run  # given back before its first epoch: it comes first
+    assert again.run == wished.run  # cancelled before its first epoch: it comes first
     [chosen] = advance(study, 1)
     assert study.explain(chosen.number).decision == chosen
     assert study.explain(chosen.number).basket[0].to_epoch >= 1
@@ -117,7 +120,7 @@ def test_bounds_may_change_and_old_runs_stay_as_evidence(url):
     started = [d for d in taken if d.kind == "start"]
     assert all(0.2 <= d.config["x"] <= 0.4 for d in started)
     assert study.forecast(1).mean > 0
-    assert study.max_epochs == 12
+    assert study.definition.max_epochs == 12
     study.close()
     with pytest.raises(ft.StudyError, match="other parameters"):
         ft.Study(ft.Space(y=ft.Float(0.0, 1.0)), max_epochs=12, store=url)
@@ -135,8 +138,9 @@ def test_a_study_in_memory_goes_on_in_a_store(url):
     study.close()
     opened = ft.Study.open(url, "saved")
     assert opened.runs == twin.runs
+    assert opened.best == twin.best
     assert opened.best.expected == pytest.approx(twin.best.expected)
-    assert (opened.best.run, opened.best.epoch) == (twin.best.run, twin.best.epoch)
+    assert opened.recommended == twin.recommended
     opened.close()
 
 
@@ -153,68 +157,67 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert killed.returncode == -9
     study = ft.Study(SPACE, max_epochs=9, store=url)
     [pending] = study.pending
-    assert study.take_over() == pending
+    assert study.ask() == pending
     study.tell(pending, losses(pending))
     assert study.runs[0].epoch == 1
-    assert study.take_over() is None
+    assert study.ask().number == pending.number + 1
     study.close()
 
 
-def test_going_on_with_the_run_in_hand_is_known_before_it_is_closed(url):
-    """A decision whose losses are recorded but which is not closed: the next one continues it, or nothing happens."""
-    study = ft.Study(SPACE, max_epochs=9, seed=3, store=url)
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_decision_is_closed_by_the_commit_of_the_next_one(url, saves):
+    """Whether it continues the run or not: one transaction, and with the checkpoint of a run that is left."""
+    session = session_of(study := ft.Study(SPACE, max_epochs=9, seed=3, store=url))
     twin = ft.Study(SPACE, max_epochs=9, seed=3)
-    went_on = left = 0
-    decision, same = study.ask(), twin.ask()
+    decision, same = session.ask(), twin.ask()
+    continued, left = [], []
     for _ in range(12):
         assert decision == same
-        lease = study.shared.lease(decision)
-        study.shared.stored.record(lease, Report(decision.from_epoch + 1, tuple(losses(decision))))
+        before = session.storage.change()
+        recorded = session.record(decision, Report(decision.from_epoch + 1, tuple(losses(decision))), deciding=True)
         twin.tell(same, losses(same))
         same = twin.ask()
-        further = study.go_on(decision)
-        if further is None:
-            left += 1
-            assert study.pending == (decision,)
-            study.shared.stored.record(lease, close="told")
-            study.shared.let_go(decision)
-            decision = study.ask()
-        else:
-            went_on += 1
-            assert further.run == decision.run
-            assert study.pending == (further,)
-            decision = further
-    assert went_on
+
+        def save(continues, decision=decision):
+            (continued if continues else left).append(decision)
+            return (None if continues or not saves else checkpoint(decision.to_epoch, f"run-{decision.run}")), ()
+
+        following = session.next_decision(decision, recorded.decision_lease, save)
+        assert session.storage.change() == before + 2
+        assert study.pending == (following,)
+        assert session.storage.decision(decision.number).outcome == "told"
+        decision = following
+    assert continued
     assert left
+    assert [(c.run, c.epoch) for c in session.storage.checkpoints()] == [(d.run, d.to_epoch) for d in left if saves]
     for number in range(1, decision.number + 1):
-        taken = study.shared.stored.decision(number).decision
-        assert study.replay(number).reason == taken.reason
+        assert session.replay(number).reason == session.storage.decision(number).decision.reason
     study.close()
 
 
-def test_a_study_in_memory_cannot_be_replayed():
-    with pytest.raises(ft.StudyError, match="only a study in a store"):
-        ft.Study(SPACE, max_epochs=9).replay(1)
+def test_a_study_in_memory_is_replayed_too():
+    study = ft.Study(SPACE, max_epochs=9, seed=4)
+    for decision in advance(study, 8):
+        again = session_of(study).replay(decision.number)
+        assert (again.config, again.to_epoch, again.reason) == (decision.config, decision.to_epoch, decision.reason)
 
 
 def test_the_price_of_an_evicted_run_is_paid(url):
     """What has to be trained again counts against a thaw, now and in a replay."""
     study = ft.Study(SPACE, max_epochs=9, seed=3, store=url)
     advance(study, 8)
-    stored, run = study.shared.stored, max(study.runs, key=lambda run: run.epoch)
+    session, run = session_of(study), max(study.runs, key=lambda run: run.epoch)
     study.thaw(run.number, run.epoch + 1)
     decision = study.ask()
-    lease = study.shared.lease(decision)
-    checkpoint = NewCheckpoint(decision.to_epoch, "place", "00", 1)
-    stored.record(lease, Report(decision.to_epoch, tuple(losses(decision))), checkpoint, close="told")
-    study.shared.let_go(decision)
-    [kept] = stored.checkpoints(run.number)
-    here, others = study.shared.facts(), [r for r in study.runs if r.number != run.number and r.epoch]
+    report = Report(decision.to_epoch, tuple(losses(decision)))
+    session.record(decision, report, (checkpoint(decision.to_epoch), ()), close="told")
+    [kept] = session.storage.checkpoints(run.number)
+    here, others = session.refresh(), [r for r in study.runs if r.number != run.number and r.epoch]
     assert here.to_train_again(here.run(run.number)) == 0
     assert all(here.to_train_again(r) == r.epoch for r in others)  # they were never saved
-    before = stored.load().change
-    stored.drop_checkpoints([kept.number], "evicted")
-    gone = study.shared.facts()
-    assert gone.saved is None  # nothing is saved any more at all
-    assert study.shared.facts_of(stored.load(at=before)).saved == {run.number: decision.to_epoch}
+    session.storage.drop_checkpoints([kept.number], "evicted")
+    gone = session.refresh()
+    assert all(gone.to_train_again(r) == 0 for r in gone.runs)  # nothing is saved any more at all
+    then = session.storage.load(at=here.change)
+    assert [then.to_train_again(r) for r in then.runs] == [here.to_train_again(r) for r in here.runs]
     study.close()

@@ -14,9 +14,8 @@ import pytest
 from benchmarks.servers import fresh_database
 
 from freezethaw.errors import StoreError
-from freezethaw.store import Store, filesystem
-from freezethaw.store.filesystem import network_kind, read_mount_command, read_proc_mounts
-from freezethaw.store.urls import parse, shown
+from freezethaw.store import Store, urls
+from freezethaw.store.urls import network_kind, parse, read_mount_command, read_proc_mounts, shown
 from tests.store.small_study import decide, opened, report
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +24,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("study.db", "cannot read the store's URL; write 'sqlite:///study.db'"),
         ("", "cannot read the store's URL"),
-        (None, "named by a URL such as .*, not by NoneType"),
+        (None, "a path or a URL such as .*, not NoneType"),
         ("sqlite://", "is a file: write 'sqlite:///study.db'"),
         ("sqlite:///:memory:", "is a file"),
         ("mysql://root:hunter2@host/x", "kind 'mysql' are not known"),
@@ -173,22 +171,22 @@ def test_network_file_systems_of_macos():
 
 def test_what_is_mounted_is_asked_of_the_system(monkeypatch):
     """A store must not be refused, nor taken, because the question was put wrongly."""
-    assert "/" in dict(filesystem._mounts())
-    monkeypatch.setattr(filesystem.sys, "platform", "darwin")
+    assert "/" in dict(urls._mounts())
+    monkeypatch.setattr(urls.sys, "platform", "darwin")
     said = "/dev/disk1s1 on / (apfs, local)\nno mount at all\n//me@nas/x on /x (smbfs, nodev)\n"
-    monkeypatch.setattr(filesystem.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    monkeypatch.setattr(urls.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
     with pytest.raises(StoreError, match="smbfs"):
-        filesystem.require_local(Path("/x/y.db"))
-    filesystem.require_local(Path("/y.db"))
+        urls.require_local(Path("/x/y.db"))
+    urls.require_local(Path("/y.db"))
 
 
 def test_where_the_system_does_not_say_what_is_mounted_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: open("/no/such/file"))  # noqa: PTH123, SIM115
-    filesystem.require_local(Path("/home/me/x.db"))
+    urls.require_local(Path("/home/me/x.db"))
 
 
 def test_a_store_on_a_network_file_system_is_refused_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr("freezethaw.store.filesystem._mounts", lambda: [("/", "ext4"), (str(tmp_path), "nfs4")])
+    monkeypatch.setattr("freezethaw.store.urls._mounts", lambda: [("/", "ext4"), (str(tmp_path), "nfs4")])
     with pytest.raises(StoreError, match=r"network file system \(nfs4\).*local disk, or use a PostgreSQL server"):
         Store(f"sqlite:///{tmp_path / 'x.db'}")
     assert not list(tmp_path.iterdir())
@@ -261,9 +259,9 @@ def test_a_file_of_schema_version_1_opens_for_ever(tmp_path):
         assert now.runs[0].losses == (3.0, 2.0, 1.0, 0.5)
         assert now.runs[0].config == {"rate": 0.1, "units": 4}
         assert [c.epoch for c in now.checkpoints] == [3]
-        assert [w.to_epoch for w in now.wishes] == [2]
-        assert study.sampler_state() == {"weights": [0.25, 0.75], "turn": 3}
-        assert study.sampler_state(before=3) == {"weights": [0.5, 0.5], "turn": 1}
+        assert [w.to_epoch for w in now.requests] == [2]
+        assert study.samples() == {"weights": [0.25, 0.75], "turn": 3}
+        assert study.samples(before=3) == {"weights": [0.5, 0.5], "turn": 1}
         assert study.metrics(1)[0] == {"accuracy": 0.5}
         assert [e.kind for e in study.events()] == ["loss differs", "definition changed", "note"]
         assert study.load(at=study.decision(4).basis).decisions == 3
@@ -281,7 +279,7 @@ def test_hostile_documents_execute_nothing(tmp_path, text):
     with study._database.writing() as connection:
         for table, column in (("runs", "config"), ("sampler_states", "document"), ("epochs", "metrics")):
             connection.exec_driver_sql(f"UPDATE freezethaw_{table} SET {column} = ?", (text,))
-    for read in (study.load, study.sampler_state, lambda: study.metrics(1)):
+    for read in (study.load, study.samples, lambda: study.metrics(1)):
         if text == "NaN":
             read()  # JSON of others may say so; it is a number
         else:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from freezethaw.runtime import checking
+from freezethaw.runtime.check import check
 from freezethaw.trainers import named
 from tests.trainers.libraries import EXAMPLES
 
@@ -65,7 +65,7 @@ def present(name):
 @pytest.mark.parametrize("name", EXAMPLE)
 def test_frozen_and_thawed_equals_uninterrupted(name):
     _, config, exact = EXAMPLE[name]
-    report = checking.check(named(f"{present(name)}:train"), config, epochs=4)
+    report = check(named(f"{present(name)}:train"), config, epochs=4)
     assert report.passed, report.findings
     assert not report.notes
     assert len(set(report.uninterrupted)) == 4

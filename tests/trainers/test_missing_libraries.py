@@ -59,7 +59,7 @@ def test_the_command_line_says_it_too(tmp_path):
 def test_nothing_of_it_is_imported_before():
     heavy = sorted({"sklearn", *(library for library, _ in ADAPTERS.values())})
     code = f"""
-import sys, freezethaw, freezethaw.trainers, freezethaw.tune, freezethaw.cli
+import sys, freezethaw, freezethaw.trainers, freezethaw.tuning, freezethaw.cli
 from freezethaw import *
 print([name for name in {heavy} if name in sys.modules])
 """

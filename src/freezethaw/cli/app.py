@@ -19,7 +19,7 @@ from freezethaw.plain import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from freezethaw.store import Store, StoredStudy
+    from freezethaw.store import Storage, Store
     from freezethaw.study import Study
 
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
@@ -175,7 +175,7 @@ def study_name(store: Store, name: str | None) -> str:
 
 
 @contextmanager
-def open_stored_study(url: str, name: str | None) -> Iterator[tuple[Store, StoredStudy]]:
+def open_stored_study(url: str, name: str | None) -> Iterator[tuple[Store, Storage]]:
     """Open a study for reading its records."""
     with open_store(url) as store:
         yield store, store.open(study_name(store, name))

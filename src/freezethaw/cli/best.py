@@ -12,6 +12,7 @@ from freezethaw.cli.formatting import number
 from freezethaw.errors import StudyError
 
 if TYPE_CHECKING:
+    from freezethaw.records import Best
     from freezethaw.study import Study
 
 
@@ -34,7 +35,7 @@ def best(
       freezethaw best --store sqlite:///digits.db
       freezethaw best --store sqlite:///digits.db --json | jq .config
     """
-    from freezethaw.runtime.places import beside
+    from freezethaw.runtime.checkpoint_storage import beside
 
     with open_study(store, name) as study:
         found = _best(study, (checkpoints or beside(store)).rstrip("/"))
@@ -45,12 +46,15 @@ def best(
 
 
 def _best(study: Study, folder: str) -> dict[str, Any]:
-    from freezethaw.runtime.keeper import nearest
+    from freezethaw.study import read, session_of
 
-    best = study.best
+    reader = read(study)
+    best = reader.best
     if best is None:
         raise StudyError(f"study {study.name!r} has no finite loss yet")
-    end, saved = best.forecast, nearest(study, best)
+    kept = session_of(study).storage.checkpoints(best.run)
+    end, saved = best.forecast, next((c for c in kept if c.epoch == best.epoch), None)
+    recommended = reader.recommended
     low, high = (float(end.quantile(q)[0]) for q in (0.05, 0.95))
     return {
         "run": best.run,
@@ -58,10 +62,14 @@ def _best(study: Study, folder: str) -> dict[str, Any]:
         "config": dict(best.config),
         "loss": best.loss,
         "expected": best.expected,
-        "end": {"epoch": study.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
+        "end": {"epoch": reader.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
         "checkpoint": None if saved is None else f"{folder}/{saved.place}",
-        "checkpoint_epoch": None if saved is None else saved.epoch,
+        "recommended": None if recommended is None else _epoch(recommended),
     }
+
+
+def _epoch(best: Best) -> dict[str, Any]:
+    return {"run": best.run, "epoch": best.epoch, "loss": best.loss, "expected": best.expected}
 
 
 def _show(found: Mapping[str, Any]) -> None:
@@ -72,8 +80,11 @@ def _show(found: Mapping[str, Any]) -> None:
     out.print(f"at epoch {end['epoch']:<3d} {number(end['mean'])} forecast, {interval}")
     for key, value in found["config"].items():
         out.print(f"  {key} = {value!r}")
+    other = found["recommended"]
+    if other is not None and (other["run"], other["epoch"]) != (found["run"], found["epoch"]):
+        expected = f"expected loss {number(other['expected'])} without noise"
+        out.print(f"recommended run {other['run']}, epoch {other['epoch']}: {expected}")
     if found["checkpoint"] is None:
         out.print("checkpoint  none: this run would have to be trained again from epoch 1")
     else:
-        other = "" if found["checkpoint_epoch"] == found["epoch"] else f" (of epoch {found['checkpoint_epoch']})"
-        out.print(f"checkpoint  {found['checkpoint']}{other}")
+        out.print(f"checkpoint  {found['checkpoint']}")

@@ -47,13 +47,13 @@ def check(
       freezethaw check study.toml --epochs 6 --config momentum=0.9
       freezethaw check --space space.toml -- ./train.sh
     """
-    from freezethaw.runtime import checking
+    from freezethaw.runtime.check import check as check_training
 
     with json_only(as_json):  # the training may print, also while it is imported
         entries = training_source.with_space(training_source.read_entries(ctx, what), space)
     chosen = entries["space"].validate(_default_config(entries["space"]) | parse_pairs(config or []))
     with json_only(as_json):
-        report = checking.check(entries["trainer"], chosen, epochs, seed, tolerance, limit, say=_print_progress)
+        report = check_training(entries["trainer"], chosen, epochs, seed, tolerance, limit, say=_print_progress)
     if as_json:
         print_json(asdict(report) | {"passed": report.passed, "config": chosen})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -36,7 +36,8 @@ def explain(number: NumberArgument, store: StoreOption, name: NameOption = None,
         found = study.decision(number)
     decision = found.decision
     if as_json:
-        print_json(asdict(decision) | {"state": found.state, "outcome": found.outcome, "basket": list(found.basket)})
+        basket = [asdict(entry) for entry in found.basket]
+        print_json(asdict(decision) | {"state": found.state, "outcome": found.outcome, "basket": basket})
         return
     from rich.table import Table
 
@@ -51,15 +52,11 @@ def explain(number: NumberArgument, store: StoreOption, name: NameOption = None,
         return
     table = Table("", "candidate", "epoch", "best up to", "score", "probability", "configuration", box=None)
     for rank, entry in enumerate(found.basket, 1):
-        candidate = "new" if entry["run"] is None else f"run {entry['run']}"
-        scores = (formatting.number(_float(entry["score"]), 3), formatting.percent(_float(entry["chance"])))
-        epochs = (str(entry["epoch"]), str(entry["to_epoch"]))
-        table.add_row(str(rank), candidate, *epochs, *scores, formatting.config(entry["config"]))
+        candidate = "new" if entry.run is None else f"run {entry.run}"
+        scores = (formatting.number(entry.score, 3), formatting.percent(entry.chance))
+        epochs = (str(entry.epoch), str(entry.to_epoch))
+        table.add_row(str(rank), candidate, *epochs, *scores, formatting.config(entry.config))
     out.print(table)
-
-
-def _float(value: Any) -> float:
-    return float("nan") if value is None else float(value)
 
 
 @app.command()
@@ -73,8 +70,11 @@ def replay(number: NumberArgument, store: StoreOption, name: NameOption = None, 
       freezethaw replay 17 --store sqlite:///digits.db
     """
     with open_study(store, name) as study:
-        taken = study.shared.stored.decision(number).decision
-        again = study.replay(number)
+        from freezethaw.study import session_of
+
+        session = session_of(study)
+        taken = session.storage.decision(number).decision
+        again = session.replay(number)
     run = taken.run if again.run is None and taken.from_epoch == 0 else again.run
     pairs = {
         "run": (taken.run, run),

@@ -15,7 +15,8 @@ from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, o
 from freezethaw.plain import plain
 
 if TYPE_CHECKING:
-    from freezethaw.store import Snapshot, StoredStudy
+    from freezethaw.records import StudyState
+    from freezethaw.store import Storage
 
 
 class Format(StrEnum):
@@ -72,7 +73,7 @@ def _format_of(output: Path | None) -> Format:
     return Format(ending) if ending in list(Format) else Format.csv
 
 
-def _epoch_rows(known: Snapshot, study: StoredStudy) -> list[dict[str, Any]]:
+def _epoch_rows(known: StudyState, study: Storage) -> list[dict[str, Any]]:
     rows = []
     for run in known.runs:
         metrics = study.metrics(run.number)
@@ -84,7 +85,7 @@ def _epoch_rows(known: Snapshot, study: StoredStudy) -> list[dict[str, Any]]:
     return rows
 
 
-def _run_rows(known: Snapshot) -> list[dict[str, Any]]:
+def _run_rows(known: StudyState) -> list[dict[str, Any]]:
     sign = -1.0 if known.definition["direction"] == "maximize" else 1.0
     return [
         {

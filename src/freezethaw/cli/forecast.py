@@ -126,14 +126,14 @@ def parse_pairs(given: Sequence[str]) -> dict[str, Any]:
 def _forecast(study: Study, what: int | dict[str, Any], at: list[float]) -> dict[str, Any]:
     import numpy as np
 
-    last = study.max_epochs
+    last = study.definition.max_epochs
     if isinstance(what, int):
         if not 1 <= what <= len(study.runs):
             raise StudyError(f"there is no run {what}; the study has {formatting.count(len(study.runs), 'run')}")
         run = study.runs[what - 1]
         number, config, curve, state = run.number, dict(run.config), list(run.losses), str(run.state)
     else:
-        number, config, curve, state = None, study.space.validate(what), [], ""
+        number, config, curve, state = None, study.definition.space.validate(what), [], ""
     rows = sorted({*at, float(last)})
     path = [float(e) for e in np.unique(np.linspace(min(len(curve) + 1, last), last, 60).round())]
     subject = number if number is not None else config

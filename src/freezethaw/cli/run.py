@@ -117,14 +117,14 @@ def run(
         print_json(_result(result, study, url))
     else:
         _show_result(result, study, url, int(entries["max_epochs"]))
-    from freezethaw.runtime.worker import UNFINISHED
+    from freezethaw.runtime.worker import INTERRUPTED
 
-    if result.reason == UNFINISHED:
+    if result.reason == INTERRUPTED:
         raise typer.Exit(EXIT_STOPPED)
 
 
 def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
-    import freezethaw as ft  # `import freezethaw.tune` would replace the function by the module
+    import freezethaw as ft
 
     try:
         return ft.tune(
@@ -182,6 +182,10 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
         out.print(f"best: run {best.run}, epoch {best.epoch}, loss {formatting.number(best.loss)}", style="bold")
         for key, value in best.config.items():
             out.print(f"  {key} = {value!r}")
+        other = result.recommended
+        if other is not None and (other.run, other.epoch) != (best.run, best.epoch):
+            expected = f"expected loss {formatting.number(other.expected)} without noise"
+            out.print(f"  recommended: run {other.run}, epoch {other.epoch}, {expected}")
         if best.checkpoint is not None:
             out.print(f"  checkpoint: {best.checkpoint}")
     if result.reason.startswith("budget spent"):

@@ -14,7 +14,8 @@ from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from freezethaw.store import Snapshot, StoredStudy
+    from freezethaw.records import StudyState
+    from freezethaw.store import Storage
 
 REFRESH_SECONDS = 1.0
 RUNS_SHOWN = 12  # by --watch: those being trained and the best
@@ -79,8 +80,8 @@ def _show(found: Mapping[str, Any]) -> None:
         out.print(
             f"training  run {decision['run']}, epoch {decision['epoch']} of {decision['to_epoch']}: {worker}{dead}"
         )
-    if found["wishes"]:
-        out.print(f"requests  {found['wishes']} waiting")
+    if found["requests"]:
+        out.print(f"requests  {found['requests']} waiting")
     if found["decisions"]:
         out.print("\nlast decisions", style="bold")
     for decision in found["decisions"]:
@@ -113,7 +114,7 @@ def _budget(found: Mapping[str, Any]) -> str:
 
 
 def watch_study(
-    study: StoredStudy, console: Console, updates: int | None = None, pause: Callable[[float], None] = time.sleep
+    study: Storage, console: Console, updates: int | None = None, pause: Callable[[float], None] = time.sleep
 ) -> None:
     """Update the screen until interrupted, or `updates` times; print once if the output is not a terminal."""
     from rich.live import Live
@@ -134,7 +135,7 @@ def watch_study(
         return
 
 
-def _screen(study: StoredStudy, known: Snapshot) -> Group:
+def _screen(study: Storage, known: StudyState) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

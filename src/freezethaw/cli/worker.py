@@ -30,8 +30,8 @@ from freezethaw.cli.training_source import (
 
 if TYPE_CHECKING:
     from freezethaw.records import Checkpoints
-    from freezethaw.runtime.worker_process import Place, Served
-    from freezethaw.store import StoredStudy
+    from freezethaw.runtime.worker_process import WorkerResult, WorkerSpec
+    from freezethaw.store import Storage
 
 
 @app.command(cls=AcceptsCommand)
@@ -75,8 +75,8 @@ def worker(
       freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
-    from freezethaw.runtime.places import beside
-    from freezethaw.runtime.worker_process import Place
+    from freezethaw.runtime.checkpoint_storage import beside
+    from freezethaw.runtime.worker_process import WorkerSpec
     from freezethaw.trainers import limited
 
     with json_only(as_json):
@@ -94,28 +94,28 @@ def worker(
     with open_stored_study(url, name or entries.get("name")) as (_, study):
         found, kept = study.name, _with_disk_budget(study, kept)
     train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
-    place = Place(url, found, str(kept.folder or beside(url)), kept, limit)
-    served, code = _work(place, train, as_json)
+    spec = WorkerSpec(url, found, str(kept.folder or beside(url)), kept, limit)
+    result, code = _work(spec, train, as_json)
     if as_json:
-        print_json({"store": mask(url), "name": found} | asdict(served))
+        print_json({"store": mask(url), "name": found} | asdict(result))
     else:
-        console().print(f"ended: {served.reason}; this worker trained {formatting.count(served.epochs, 'epoch')}")
+        console().print(f"ended: {result.reason}; this worker trained {formatting.count(result.epochs, 'epoch')}")
     raise typer.Exit(code)
 
 
-def _with_disk_budget(study: StoredStudy, kept: Checkpoints) -> Checkpoints:
+def _with_disk_budget(study: Storage, kept: Checkpoints) -> Checkpoints:
     """Apply the disk budget of the study, or set it if --gb is given: all workers share one."""
     if kept.gb is None:
-        return replace(kept, gb=study.disk_budget())
+        return replace(kept, gb=study.load().definition.get("disk_gb"))
     study.set_disk_budget(kept.gb)
     return kept
 
 
-def _work(place: Place, train: Any, as_json: bool) -> tuple[Served, int]:
+def _work(spec: WorkerSpec, train: Any, as_json: bool) -> tuple[WorkerResult, int]:
     from freezethaw.runtime.signals import Leaving, on_signals
     from freezethaw.runtime.worker_process import work
 
     leaving = Leaving()
     with on_signals(leaving), json_only(as_json):
-        served = work(place, train, leaving)
-    return served, 130 if leaving.why == "SIGINT" else EXIT_STOPPED if served.left else 0
+        result = work(spec, train, leaving)
+    return result, 130 if leaving.why == "SIGINT" else EXIT_STOPPED if result.left else 0

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from freezethaw.errors import StudyError
 from freezethaw.figures.model import progression
-from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, thinned
-from freezethaw.records import BasketEntry, Explanation, Taken
-from freezethaw.study import Study
-from freezethaw.study.words import describe, percent
+from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, of_study, thinned
+from freezethaw.plain import describe, percent
+from freezethaw.records import BasketEntry, DecisionRecord, Explanation, History
+from freezethaw.study import Study, StudyReader, read
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -32,11 +32,6 @@ STARTED, THAWED, CONTINUED = COLOURS[0], COLOURS[1], COLOURS[4]
 MAX_POINTS = 8000  # of the three-dimensional figure
 
 
-def sign_of(study: Study) -> float:
-    """The factor that makes losses minimised."""
-    return -1.0 if study.direction == "maximize" else 1.0
-
-
 @dataclass(frozen=True)
 class LossHistory:
     """The losses of a study in the order of recording, with the sign that makes them minimised."""
@@ -48,10 +43,10 @@ class LossHistory:
     improvements: NDArray[np.intp]  # indices of the losses that are a new minimum
 
     @classmethod
-    def of(cls, study: Study, against: Spent) -> LossHistory | str:
+    def of(cls, study: StudyReader, against: Spent) -> LossHistory | str:
         """The loss history, or a text that says why there is none."""
-        runs, sign, history = study.runs, sign_of(study), study.history()
-        order = [(run, epoch) for run, epoch in history.epochs if not runs[run - 1].added]
+        runs, sign, history = study.runs, study.sign, study.history
+        order = [(run, epoch) for _, run, epoch in history.epochs if not runs[run - 1].added]
         if not order:
             return NO_LOSS
         losses = np.array([sign * runs[run - 1].losses[epoch - 1] for run, epoch in order])
@@ -59,7 +54,7 @@ class LossHistory:
         if against != "epochs":
             cost = np.cumsum(np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])) / 3600
             if against == "cost":
-                cost = cost + _switching_seconds(study, history.decisions, len(order)) / 3600
+                cost = cost + _switching_seconds(study, len(order)) / 3600
             if not cost[-1] > 0:
                 return NO_SECONDS
         lowest = np.minimum.accumulate(losses)
@@ -77,10 +72,11 @@ class LossHistory:
         return float(self.lowest[-1]), float(np.quantile(seen, 0.9))
 
 
-def best_loss(study: Study, against: Spent = "epochs") -> Figure:
+@of_study
+def best_loss(study: StudyReader, against: Spent = "epochs") -> Figure:
     """Draw the best loss against epochs, hours of training, or hours including the cost of switching runs."""
     figure = empty_figure("Best loss so far", "dots: improvements", TITLES[against], "Best loss")
-    losses, sign = LossHistory.of(study, against), sign_of(study)
+    losses, sign = LossHistory.of(study, against), study.sign
     if isinstance(losses, str):
         return note(figure, losses)
     x, y = losses.steps()
@@ -96,12 +92,13 @@ def best_loss(study: Study, against: Spent = "epochs") -> Figure:
     return _limited(figure, [sign * edge for edge in losses.range()])
 
 
-def comparison(studies: Mapping[str, Study], against: Spent = "epochs") -> Figure:
+def comparison(studies: Mapping[str, Study | StudyReader], against: Spent = "epochs") -> Figure:
     """Draw the best loss of several studies, given by name, in one figure."""
     figure = empty_figure("Best loss so far", "one line per study", TITLES[against], "Best loss")
     edges, why = list[float](), NO_LOSS
-    for index, (name, study) in enumerate(studies.items()):
-        losses, sign = LossHistory.of(study, against), sign_of(study)
+    for index, (name, given) in enumerate(studies.items()):
+        study = read(given)
+        losses, sign = LossHistory.of(study, against), study.sign
         if isinstance(losses, str):
             why = losses
             continue
@@ -122,30 +119,32 @@ def _limited(figure: Figure, edges: Sequence[float]) -> Figure:
     return figure.update_yaxes(range=[low - margin, high + margin]).update_xaxes(rangemode="tozero")
 
 
-def continuations(decisions: Sequence[Taken]) -> set[int]:
+def continuations(history: History) -> set[int]:
     """Numbers of the decisions that continued a run directly after the previous decision: it was not frozen."""
     last: dict[int, int | None] = {}
     found = set()
-    for taken in decisions:
-        run = taken.decision.run
-        if run in last and last[run] == taken.began:
-            found.add(taken.decision.number)
-        last[run] = taken.ended
+    for record in history.decisions:
+        run, began = record.decision.run, history.epochs_at(record.committed)
+        if run in last and last[run] == began:
+            found.add(record.decision.number)
+        last[run] = None if record.closed is None else history.epochs_at(record.closed)
     return found
 
 
-def _switching_seconds(study: Study, decisions: Sequence[Taken], count: int) -> Array:
+def _switching_seconds(study: StudyReader, count: int) -> Array:
     """(count,) cumulative seconds of starting, saving and loading before each epoch was recorded."""
-    prices, continued = study.prices, continuations(decisions)
-    seconds = np.zeros(count + 1)
-    for taken in decisions:
-        if taken.decision.number not in continued:
-            load = prices.load if taken.decision.kind == "thaw" else 0.0
-            seconds[min(taken.began, count)] += prices.start + prices.save + load
+    history, prices = study.history, study.definition.prices
+    continued, seconds = continuations(history), np.zeros(count + 1)
+    for record in history.decisions:
+        if record.decision.number not in continued:
+            load = prices.load if record.decision.kind == "thaw" else 0.0
+            began = history.epochs_at(record.committed)
+            seconds[min(began, count)] += prices.start + prices.save + load
     return np.cumsum(seconds)[:count]
 
 
-def basket(study: Study, number: int | None = None) -> Figure:
+@of_study
+def basket(study: StudyReader, number: int | None = None) -> Figure:
     """Draw the basket of a decision, best first; by default of the last decision that has one."""
     figure = empty_figure("Basket of the last decision", "", "Probability to beat the best", "")
     found = explanation(study, number)
@@ -171,11 +170,11 @@ def basket(study: Study, number: int | None = None) -> Figure:
     return figure.update_yaxes(type="category", showgrid=False)
 
 
-def explanation(study: Study, number: int | None = None) -> Explanation | None:
+def explanation(study: StudyReader, number: int | None = None) -> Explanation | None:
     """The explanation of a decision; by default of the last one with several candidates."""
     if number is not None:
         return study.explain(number)
-    last = len(study.history().decisions)
+    last = len(study.history.decisions)
     for candidate in range(last, max(last - 50, 0), -1):
         try:
             found = study.explain(candidate)
@@ -193,21 +192,26 @@ def _entry_name(entry: BasketEntry, place: int, count: int) -> str:
     return f"{label(describe(entry.config), 26)} ({count - place})"
 
 
-def timeline(study: Study, most: int = 400) -> Figure:
+@of_study
+def timeline(study: StudyReader, most: int = 400) -> Figure:
     """Draw the last decisions as bars, one row per worker."""
     what = "one row per worker; a bar is a decision, labelled with its run"
     figure = empty_figure("Starts, freezes and thaws", what, "Epochs recorded in the study", "")
-    decisions = study.history().decisions
+    history = study.history
+    decisions = history.decisions
     if not decisions:
         return note(figure, "no decision yet")
-    continued, now = continuations(decisions), len(study.history().epochs)
-    rows = _lanes(decisions)
+    continued, now = continuations(history), len(history.epochs)
+    rows = _lanes(history)
     shown = decisions[-most:]
     kinds = {"started": STARTED, "thawed": THAWED, "continued without freezing": CONTINUED}
     for name, paint in kinds.items():
         part = [d for d in shown if name == _kind(d, continued)]
-        starts = [d.began for d in part]
-        ends = [max(now if d.ended is None else d.ended, d.began + 0.4) for d in part]
+        starts = [history.epochs_at(d.committed) for d in part]
+        ends = [
+            max(now if d.closed is None else history.epochs_at(d.closed), s + 0.4)
+            for d, s in zip(part, starts, strict=True)
+        ]
         told = [f"decision {d.decision.number}: {label(d.decision.reason, 160)}" for d in part]
         figure.add_bar(
             y=[f"worker {rows[d.decision.number] + 1}" for d in part], base=starts,
@@ -218,7 +222,8 @@ def timeline(study: Study, most: int = 400) -> Figure:
         )  # fmt: skip
     bad = [d for d in shown if d.outcome in ("diverged", "failed", "out_of_memory")]
     figure.add_scatter(
-        x=[d.ended for d in bad], y=[f"worker {rows[d.decision.number] + 1}" for d in bad], mode="markers",
+        x=[history.epochs_at(d.closed or 0) for d in bad],
+        y=[f"worker {rows[d.decision.number] + 1}" for d in bad], mode="markers",
         marker={"symbol": "x", "size": 9, "color": INK}, name="diverged or failed", showlegend=bool(bad),
         text=[f"run {d.decision.run}: {d.outcome.replace('_', ' ')}" for d in bad],
         hovertemplate="%{text}<extra></extra>",
@@ -233,31 +238,33 @@ def timeline(study: Study, most: int = 400) -> Figure:
     )
 
 
-def _kind(taken: Taken, continued: set[int]) -> str:
-    if taken.decision.number in continued:
+def _kind(record: DecisionRecord, continued: set[int]) -> str:
+    if record.decision.number in continued:
         return "continued without freezing"
-    return "started" if taken.decision.kind == "start" else "thawed"
+    return "started" if record.decision.kind == "start" else "thawed"
 
 
-def _lanes(decisions: Sequence[Taken]) -> dict[int, int]:
+def _lanes(history: History) -> dict[int, int]:
     """The row of each decision: concurrent decisions get different rows, a continued run keeps its row."""
     free_from: list[float] = []
     of_run: dict[int, int] = {}
     rows = {}
-    for taken in decisions:
-        run, end = taken.decision.run, np.inf if taken.ended is None else max(taken.ended, taken.began)
-        free = [row for row, since in enumerate(free_from) if since <= taken.began]
+    for record in history.decisions:
+        run, began = record.decision.run, history.epochs_at(record.committed)
+        end = np.inf if record.closed is None else max(history.epochs_at(record.closed), began)
+        free = [row for row, since in enumerate(free_from) if since <= began]
         row = of_run[run] if of_run.get(run) in free else free[0] if free else len(free_from)
         if row == len(free_from):
             free_from.append(0.0)
-        free_from[row], of_run[run], rows[taken.decision.number] = end, row, row
+        free_from[row], of_run[run], rows[record.decision.number] = end, row, row
     return rows
 
 
-def study_progression(study: Study, depth: bool = True) -> Figure:
+@of_study
+def study_progression(study: StudyReader, depth: bool = True) -> Figure:
     """Draw the paper's figure 4 for this study: all learning curves, coloured by the time of training."""
     runs = study.runs
-    order = [(i, run, epoch) for i, (run, epoch) in enumerate(study.history().epochs, 1)]
+    order = [(i, run, epoch) for i, (_, run, epoch) in enumerate(study.history.epochs, 1)]
     if len(order) > MAX_POINTS:  # keep the runs with the most epochs
         longest = sorted(runs, key=lambda run: (-run.epoch, run.number))
         within = np.cumsum([run.epoch for run in longest]) <= MAX_POINTS
@@ -268,5 +275,5 @@ def study_progression(study: Study, depth: bool = True) -> Figure:
         return note(figure, NO_LOSS)
     losses = [runs[run - 1].losses[epoch - 1] for _, run, epoch in order]
     times = [i for i, _, _ in order]
-    highest = None if study.direction == "minimize" else float(np.max(losses))
+    highest = None if study.sign > 0 else float(np.max(losses))
     return progression([run for _, run, _ in order], losses, depth, highest=highest, times=times)

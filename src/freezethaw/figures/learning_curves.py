@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freezethaw.errors import StudyError
-from freezethaw.figures.history import NO_LOSS, sign_of
+from freezethaw.figures.history import NO_LOSS
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,
@@ -20,13 +20,14 @@ from freezethaw.figures.style import (
     empty_figure,
     faded,
     note,
+    of_study,
     thinned,
 )
 from freezethaw.losses import Forecast
 from freezethaw.model.predictions import predict
+from freezethaw.plain import percent
 from freezethaw.records import Run
-from freezethaw.study import Study
-from freezethaw.study.words import percent
+from freezethaw.study import StudyReader
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def ranked(study: Study) -> list[Run]:
+def ranked(study: StudyReader) -> list[Run]:
     """Runs with a loss, best first."""
-    sign = sign_of(study)
+    sign = study.sign
     return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
 
 
+@of_study
 def curves(
-    study: Study, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
+    study: StudyReader, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
 ) -> Figure:
     """Draw losses and their forecasts with 50 and 90 % intervals.
 
@@ -77,7 +79,7 @@ def curves(
     seen = [y for y in inner if len(y)]
     if not seen:
         return note(figure, NO_LOSS)
-    everything, sign = np.concatenate(seen), sign_of(study)
+    everything, sign = np.concatenate(seen), study.sign
     # a few first losses may be outside, so that the range of good losses is visible
     worst = float(sign * np.quantile(sign * everything, 0.93))
     low, high = sorted([float(sign * np.min(sign * everything)), worst])
@@ -103,7 +105,7 @@ def _thin_curves(figure: Figure, rest: Sequence[Run]) -> None:
         )
 
 
-def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Array], outer: list[Array]) -> None:
+def _forecast(figure: Figure, study: StudyReader, run: Run, paint: str, inner: list[Array], outer: list[Array]) -> None:
     first, last = run.epoch + 1, study.max_epochs
     if first > last or run.state in ("diverged", "failed"):
         return
@@ -130,17 +132,22 @@ def _forecast(figure: Figure, study: Study, run: Run, paint: str, inner: list[Ar
     )
 
 
-def run_asymptotes(study: Study, most: int = 12) -> Figure:
+@of_study
+def run_asymptotes(study: StudyReader, most: int = 12) -> Figure:
     """Draw the forecast asymptotes of runs: medians with 50 and 90 % intervals, best first."""
     what = "thick: 50 %, thin: 90 % interval of the posterior; dashed: best loss so far"
     figure = empty_figure("Asymptotes", what, f"Loss at epoch {study.max_epochs}", "")
-    view = study.view
-    numbers = [] if view is None else [n for n in view.places if study.runs[n - 1].state not in ("diverged", "failed")]
-    if view is None or not numbers:
+    inference = study.inference
+    numbers = (
+        []
+        if inference is None
+        else [n for n in inference.places if study.runs[n - 1].state not in ("diverged", "failed")]
+    )
+    if inference is None or not numbers:
         return note(figure, NO_LOSS)
-    places = np.array([view.places[n] for n in numbers], dtype=np.int64)
+    places = np.array([inference.places[n] for n in numbers], dtype=np.int64)
     bands = asymptotes_of(study, places).quantile(QUANTILES)
-    order = np.argsort(sign_of(study) * bands[2])[:most][::-1]
+    order = np.argsort(study.sign * bands[2])[:most][::-1]
     names = [f"run {numbers[i]}" for i in order]
     for (low, high), width in (((0, 4), 2), ((1, 3), 7)):
         x = np.stack([bands[low, order], bands[high, order], np.full(len(order), np.nan)], axis=1).ravel()
@@ -151,18 +158,18 @@ def run_asymptotes(study: Study, most: int = 12) -> Figure:
         x=bands[2, order], y=names, mode="markers", marker={"color": INK, "size": 8}, showlegend=False, name="median",
         hovertemplate="%{y}: %{x:.5g}<extra></extra>",
     )  # fmt: skip
-    best = min((sign_of(study) * loss for run in study.runs for loss in run.losses), default=None)
+    best = min((study.sign * loss for run in study.runs for loss in run.losses), default=None)
     if best is not None:
-        figure.add_vline(x=sign_of(study) * best, line={"color": COLOURS[1], "width": 1.5, "dash": "dash"})
+        figure.add_vline(x=study.sign * best, line={"color": COLOURS[1], "width": 1.5, "dash": "dash"})
     return figure.update_yaxes(type="category")
 
 
-def asymptotes_of(study: Study, places: Any, configs: Array | None = None) -> Forecast:
+def asymptotes_of(study: StudyReader, places: Any, configs: Array | None = None) -> Forecast:
     """Noise-free losses at the last epoch: of runs by index, followed by those of configurations given by features."""
-    view = study.view
-    if view is None:
+    inference = study.inference
+    if inference is None:
         raise StudyError(NO_LOSS)
-    f = view.forecaster
+    f = inference.forecaster
     end = np.array([float(study.max_epochs)])
     columns = f.posteriors[0].curves.configs.shape[1]
     features = np.empty((0, columns)) if configs is None else configs
@@ -173,7 +180,8 @@ def asymptotes_of(study: Study, places: Any, configs: Array | None = None) -> Fo
     return Forecast(f.transform, weights, means, spreads, np.full_like(means, np.inf))
 
 
-def p_min(study: Study, most: int = 15) -> Figure:
+@of_study
+def p_min(study: StudyReader, most: int = 15) -> Figure:
     """Draw the probability of each run to have the best asymptote."""
     figure = empty_figure(
         "Probability of the minimum", "probability of each run to have the best asymptote", "", "Probability"
@@ -192,7 +200,8 @@ def p_min(study: Study, most: int = 15) -> Figure:
     return figure.update_yaxes(tickformat=".0%", range=[0, 1.15 * max(y)])
 
 
-def forecast_calibration(study: Study, most: int = 30) -> Figure:
+@of_study
+def forecast_calibration(study: StudyReader, most: int = 30) -> Figure:
     """Draw past 90 % forecast intervals with the losses measured later: nine in ten should be inside."""
     found = study.past_forecasts(most)
     inside = sum(f.low <= f.loss <= f.high for f in found)

@@ -20,28 +20,28 @@ from freezethaw.figures.style import (
     faded,
     label,
     note,
+    of_study,
     thinned,
 )
-from freezethaw.model.predictions import predict
 from freezethaw.space import Choice, Float, Int, Space
-from freezethaw.study import Study
+from freezethaw.study import StudyReader
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 GRID_POINTS = 25  # of a slice
-BASES, VALUES, SAMPLES = 48, 7, 4  # for importance: configurations, values per parameter, hyperparameter samples
 SHADES = 9  # of lines; one trace per shade keeps figures with many runs small
 
 
-def slices(study: Study, most: int = 6) -> Figure:
+@of_study
+def slices(study: StudyReader, most: int = 6) -> Figure:
     """Draw the asymptote along each hyperparameter through the best configuration, with runs as dots."""
     what = "line and band: asymptote along one hyperparameter, others as in the best run; dots: forecasts of runs"
     figure = empty_figure("Slices through the best configuration", what, "", "Asymptote")
-    order, view = ranked(study), study.view
-    if view is None or not order:
+    order, inference = ranked(study), study.inference
+    if inference is None or not order:
         return note(figure, NO_LOSS)
-    best = study.best
+    best = study.recommended
     config = dict(order[0].config if best is None else best.config)
     names = [name for name in study.space.names if name in config][:most]
     if not names:
@@ -56,10 +56,10 @@ def slices(study: Study, most: int = 6) -> Figure:
     )  # fmt: skip
     figure.update_xaxes(**style).update_yaxes(**style)
     figure.update_yaxes(title={"text": "Asymptote", "standoff": 8}, col=1)
-    runs = [r for r in order[:300] if r.number in view.places and r.state not in ("diverged", "failed")]
+    runs = [r for r in order[:300] if r.number in inference.places and r.state not in ("diverged", "failed")]
     ends = np.empty(0)
     if runs:
-        ends = asymptotes_of(study, [view.places[run.number] for run in runs]).quantile(0.5)
+        ends = asymptotes_of(study, [inference.places[run.number] for run in runs]).quantile(0.5)
     seen = [ends]
     for place, name in enumerate(names):
         at = {"row": place // columns + 1, "col": place % columns + 1}
@@ -115,14 +115,15 @@ def _with_value(space: Space, config: dict[str, Any], name: str, value: Any) -> 
     return dict(space.config(units))
 
 
-def importance(study: Study) -> Figure:
+@of_study
+def importance(study: StudyReader) -> Figure:
     """Draw the share of the variance of the asymptote that each hyperparameter explains alone."""
     what = "first-order share of the variance of the forecast asymptote"
     figure = empty_figure("Hyperparameter importance", what, "Share", "")
-    view = study.view
-    if view is None or not len(study.space):
-        return note(figure, NO_LOSS if view is None else "the space has no hyperparameter")
-    shares = importances(study)
+    inference = study.inference
+    if inference is None or not len(study.space):
+        return note(figure, NO_LOSS if inference is None else "the space has no hyperparameter")
+    shares = study.importance()
     order = sorted(shares, key=lambda name: shares[name])
     told = [f"{100 * shares[name]:.0f} %" for name in order]
     figure.add_bar(
@@ -134,38 +135,8 @@ def importance(study: Study) -> Figure:
     return figure.update_yaxes(type="category", showgrid=False)
 
 
-def importances(study: Study) -> dict[str, float]:
-    """First-order shares of the variance of the posterior mean, averaged over hyperparameter samples."""
-    view = study.view
-    if view is None:
-        return {}
-    space, rng = study.space, np.random.default_rng(0)
-    bases = rng.random((BASES, len(space)))
-    along = (np.arange(VALUES) + 0.5) / VALUES
-    units = np.tile(bases, (1 + VALUES * len(space), 1)).reshape(-1, BASES, len(space))
-    for column in range(len(space)):
-        for place, unit in enumerate(along):
-            units[1 + column * VALUES + place, :, column] = unit
-    features = study.features([space.config(unit) for unit in units.reshape(-1, len(space))])
-    f = view.forecaster
-    shares = np.zeros(len(space))
-    total = 0.0
-    for sample in np.argsort(-f.weights)[:SAMPLES]:
-        mean = predict(f.posteriors[sample], np.empty(0, np.int64), features, np.array([float(study.max_epochs)])).mean
-        table = mean.reshape(1 + VALUES * len(space), BASES)
-        whole = float(table[0].var())
-        main = table[1:].mean(axis=1).reshape(len(space), VALUES)
-        # the variance of each mean over the bases, var / BASES, is subtracted: it is no effect
-        alone = np.maximum(
-            main.var(axis=1) - table[1:].var(axis=1).reshape(len(space), VALUES).mean(axis=1) / BASES, 0.0
-        )
-        if whole > 0:
-            shares += f.weights[sample] * np.minimum(alone / whole, 1.0)
-            total += float(f.weights[sample])
-    return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
-
-
-def parallel_coordinates(study: Study, most: int = 300) -> Figure:
+@of_study
+def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
     """Draw one line per run across its hyperparameters and its best loss; better runs are darker."""
     figure = empty_figure("Configurations and their losses", "one line per run; orange: the best", "", "")
     figure.update_xaxes(showgrid=False, showline=False, ticks="").update_yaxes(visible=False, range=[-0.12, 1.06])
@@ -173,7 +144,7 @@ def parallel_coordinates(study: Study, most: int = 300) -> Figure:
     if not order or not len(study.space):
         return note(figure, NO_LOSS if not order else "the space has no hyperparameter")
     runs = [order[i] for i in thinned(len(order), most)]
-    sign = -1.0 if study.direction == "maximize" else 1.0
+    sign = study.sign
     names = list(study.space.names)
     lowest = np.array([min(sign * y for y in run.losses) for run in runs])
     rank = np.linspace(0.0, 1.0, len(runs))

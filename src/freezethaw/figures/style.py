@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freezethaw.errors import FigureError
 from freezethaw.losses import Forecast
+from freezethaw.study import Study, StudyReader, read
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Array = NDArray[np.float64]
+P = ParamSpec("P")
 
 # Okabe and Ito (2008) without yellow, plus Tol's wine: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#4D4D4D")
@@ -30,6 +34,16 @@ def graph_objects() -> Any:
     except ImportError:
         raise FigureError("figures need plotly: pip install 'freezethaw[figures]'") from None
     return go
+
+
+def of_study(draw: Callable[Concatenate[StudyReader, P], Any]) -> Callable[Concatenate[Study | StudyReader, P], Any]:
+    """A figure of a study, which may be given as a `Study` too."""
+
+    @wraps(draw)
+    def drawn(study: Study | StudyReader, /, *args: P.args, **options: P.kwargs) -> Any:
+        return draw(read(study), *args, **options)
+
+    return drawn
 
 
 def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:

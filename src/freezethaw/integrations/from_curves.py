@@ -11,7 +11,8 @@ from freezethaw.integrations.curves import Curve
 from freezethaw.losses import Forecast
 from freezethaw.records import Run
 from freezethaw.space import Choice, Float, Space
-from freezethaw.study import Study
+from freezethaw.study import Study, session_of
+from freezethaw.study.parse_losses import parse_losses
 
 LOG_SPAN = 100.0  # a positive parameter with a larger ratio of maximum to minimum gets a log scale
 
@@ -49,12 +50,13 @@ def study_from_curves(
 
 def add_curves(study: Study, curves: Sequence[Curve]) -> tuple[Run, ...]:
     """Add learning curves to a study, all or none."""
+    definition = study.definition
+    most, reports = definition.max_epochs, []
     for curve in curves:
-        if len(curve.losses) > study.max_epochs:
-            raise CurveError(
-                f"run {curve.name!r} has {len(curve.losses)} losses, more than max_epochs = {study.max_epochs}"
-            )
-    return study.add_runs((curve.config, curve.losses) for curve in curves)
+        if len(curve.losses) > most:
+            raise CurveError(f"run {curve.name!r} has {len(curve.losses)} losses, more than max_epochs = {most}")
+        reports.append((definition.space.validate(curve.config), parse_losses(list(curve.losses), None, most)))
+    return session_of(study).add_runs(reports)
 
 
 def infer_space(configs: Sequence[dict[str, Any]]) -> Space:

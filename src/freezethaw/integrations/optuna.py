@@ -23,9 +23,9 @@ def import_optuna(source: Any, into: Study, name: str | None = None) -> tuple[Ru
     """
     old = _load(source, name)
     direction = _direction(old)
-    if direction != into.direction:
+    if direction != into.definition.direction:
         raise CurveError(
-            f"the Optuna study {old.study_name!r} has direction {direction!r}, this one {into.direction!r}"
+            f"the Optuna study {old.study_name!r} has direction {direction!r}, this one {into.definition.direction!r}"
         )
     return add_curves(into, _curves(old))
 
@@ -38,15 +38,15 @@ def export_optuna(study: Study, storage: Any = None, name: str | None = None) ->
     Optuna; `name` defaults to that of the study.
     """
     optuna = _library()
-    distributions = study.space.to_optuna()
+    distributions = study.definition.space.to_optuna()
     trials = []
     for run in study.runs:
         if run.state != "pending":
             try:
-                trials.append(_trial(optuna, run, distributions, run.epoch >= study.max_epochs))
+                trials.append(_trial(optuna, run, distributions, run.epoch >= study.definition.max_epochs))
             except ValueError as error:
                 raise CurveError(f"Optuna does not accept run {run.number}: {error}") from error
-    new = optuna.create_study(storage=storage, study_name=name or study.name, direction=study.direction)
+    new = optuna.create_study(storage=storage, study_name=name or study.name, direction=study.definition.direction)
     new.add_trials(trials)
     return new
 

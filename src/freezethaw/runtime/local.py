@@ -1,7 +1,8 @@
-"""Local processes: each worker a fresh `python -m freezethaw worker`, which reads the training function from a pipe.
+"""Workers on this machine: one in this process, or several processes.
 
-A worker that dies is replaced; its run is taken over from its last checkpoint. When this process dies, the workers
-notice that their pipe is closed, save and leave.
+Each worker process is a fresh `python -m freezethaw worker`, which reads the training function from a pipe. A worker
+that dies is replaced; its run is taken over from its last checkpoint. If this process dies, the workers notice that
+their pipe is closed, save and leave.
 """
 
 from __future__ import annotations
@@ -16,56 +17,73 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from freezethaw.errors import StudyError
-from freezethaw.runtime import shipping
-from freezethaw.runtime.crew import PATIENCE, Toll
-from freezethaw.runtime.deaths import MemoryKills, cause, manner
+from freezethaw.records import Checkpoints
+from freezethaw.runtime import serialization
+from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.runtime.epoch_timeout import TIMED_OUT
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
-from freezethaw.runtime.worker import OVERDUE, check_hope
-from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, SAYS, STORE, Place, arguments_of, logs_in
+from freezethaw.runtime.worker import Worker, WorkerOptions, check_failures
+from freezethaw.runtime.worker_failures import GRACE_SECONDS, MemoryKills, WorkerFailures, cause, manner
+from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, SAYS, STORE, WorkerSpec, arguments_of, logs_in
 from freezethaw.store import Process
-from freezethaw.study import Study
+from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train
 
 POLL = 0.1
 
 
-class LocalEngine:
-    """So many worker processes on this machine."""
+def work_inline(
+    session: StudySession, train: Train, folder: str, checkpoints: Checkpoints, after_epoch: Callable[[], object]
+) -> str:
+    """One worker in this process, until the study ends or a signal asks to stop; returns why it ended."""
+    leaving = Leaving()
+    manager = CheckpointManager(session.storage, folder, checkpoints.gb)
+    with on_signals(leaving):
+        reason = Worker(session, train, manager, WorkerOptions.of(checkpoints), leaving, after_epoch).work()
+    if leaving.why == "SIGINT":
+        raise KeyboardInterrupt
+    return reason
 
-    def __init__(self, place: Place, train: Train, workers: int) -> None:
-        self._place, self._count = place, workers
-        self._parcel = shipping.parcel(train)
+
+class LocalEngine:
+    """Several worker processes on this machine."""
+
+    def __init__(self, spec: WorkerSpec, train: Train, workers: int) -> None:
+        self._spec, self._count = spec, workers
+        self._message = serialization.message(train)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by their number, from 1
         self._gpus, self._memory_kills, self._host = gpus(), MemoryKills(), Process.current().host
 
-    def run(self, study: Study, look: Callable[[], None]) -> str:
-        """Until the study ends or a signal asks to leave; returns why. `look` is called now and then."""
-        leaving, toll = Leaving(), Toll(study)
+    def run(self, session: StudySession, update: Callable[[], None]) -> str:
+        """Until the study ends or a signal asks to stop; returns why. `update` is called several times a second."""
+        leaving, failures = Leaving(), WorkerFailures(session)
         with on_signals(leaving), self._running():
             while self._processes and not leaving():
-                look()
-                self._memory_kills.look()
+                update()
+                self._memory_kills.update()
                 for number, process in self._ended():
                     if process.returncode != FINISHED and not leaving():
-                        self._settle(study, toll, number, process)
+                        self._handle_end(session, failures, number, process)
                         self._start(number)
                 time.sleep(POLL)
         if leaving():
             raise KeyboardInterrupt(leaving.why)
-        return study.shared.last_event(ENDED) or "all workers have ended"
+        return session.last_event(ENDED) or "all workers have ended"
 
-    def _settle(self, study: Study, toll: Toll, number: int, process: subprocess.Popen[bytes]) -> None:
-        """Write down why a worker ended before the study did; raises StudyError where another would fare no better."""
+    def _handle_end(
+        self, session: StudySession, failures: WorkerFailures, number: int, process: subprocess.Popen[bytes]
+    ) -> None:
+        """Record why a worker ended before the study did; raises StudyError if another would fail likewise."""
         code = process.returncode
         if code == BROKEN:
-            raise StudyError(self._last_words(number))
-        if code == OVERDUE:
-            check_hope(study)
+            raise StudyError(self._last_message(number))
+        if code == TIMED_OUT:
+            check_failures(session)
         elif code != LEFT:
-            why = cause(code, self._memory_kills.lately())
+            why = cause(code, self._memory_kills.recent())
             holder = f"process {process.pid} on {self._host}"
-            toll.add(number, holder, manner(code, why), why, str(self._log(number)))
+            failures.add(number, holder, manner(code, why), why, str(self._log(number)))
 
     def _ended(self) -> list[tuple[int, subprocess.Popen[bytes]]]:
         """Workers that have ended since."""
@@ -85,8 +103,8 @@ class LocalEngine:
             self._leave()
 
     def _start(self, number: int) -> None:
-        command = [sys.executable, "-m", "freezethaw", "worker", "--pipe", *arguments_of(self._place)]
-        environment = os.environ | {STORE: self._place.store}
+        command = [sys.executable, "-m", "freezethaw", "worker", "--pipe", *arguments_of(self._spec)]
+        environment = os.environ | {STORE: self._spec.store}
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[(number - 1) % len(self._gpus)]
         self._log(number).parent.mkdir(parents=True, exist_ok=True)
@@ -96,15 +114,15 @@ class LocalEngine:
             )
         self._processes[number] = process
         assert process.stdin is not None  # noqa: S101 - asked for above
-        with contextlib.suppress(BrokenPipeError):  # it died at once: `run` will see that
-            process.stdin.write(self._parcel)
+        with contextlib.suppress(BrokenPipeError):  # it died at once, which `run` notices
+            process.stdin.write(self._message)
             process.stdin.flush()
 
     def _leave(self) -> None:
-        """Ask all to save and leave; kill whoever does not."""
+        """Ask all workers to save and leave; kill those that do not."""
         for process in self._processes.values():
             process.terminate()
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + GRACE_SECONDS
         for process in self._processes.values():
             try:
                 process.wait(max(end - time.monotonic(), 0.1))
@@ -115,13 +133,13 @@ class LocalEngine:
         self._processes.clear()
 
     def _log(self, number: int) -> Path:
-        return logs_in(self._place.folder) / f"worker-{number}.log"
+        return logs_in(self._spec.folder) / f"worker-{number}.log"
 
-    def _last_words(self, number: int) -> str:
-        """What a worker wrote before it gave up."""
+    def _last_message(self, number: int) -> str:
+        """What a worker wrote before it ended."""
         lines = self._log(number).read_text(encoding="utf-8", errors="replace").splitlines()
-        said = next((line.removeprefix(SAYS) for line in reversed(lines) if line.startswith(SAYS)), "")
-        return said or f"worker {number} cannot work; see {self._log(number)}"
+        message = next((line.removeprefix(SAYS) for line in reversed(lines) if line.startswith(SAYS)), "")
+        return message or f"worker {number} cannot work; see {self._log(number)}"
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -131,7 +149,7 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 
 def gpus() -> list[str]:
-    """The GPUs of this machine that may be used, one for each worker in turn."""
+    """The GPUs of this machine that may be used; workers take them in turn."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if allowed is not None:
         return [g for g in allowed.split(",") if g]

@@ -1,4 +1,4 @@
-"""What a person sees while a study runs: budget, best loss, who trains what and why, and how long it will take."""
+"""The progress display: budget, best loss, pending runs with their reasons, and the remaining time."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from freezethaw.records import Decision, Run
-from freezethaw.study import Study
+from freezethaw.decide import StudyDefinition
+from freezethaw.records import Run, StudyState
+from freezethaw.study import StudySession
 
-PAUSE = 0.5  # seconds between two looks
-LAST = 50  # decisions that may have been taken since
+PAUSE = 0.5  # seconds between two updates
+LAST = 50  # decisions that may have been made since
 
 
 class Progress:
-    """A live display on a terminal or in a notebook; elsewhere a line for each epoch. Give its `look` to the engine."""
+    """A live display on a terminal or in a notebook; elsewhere a line for each epoch."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._clock, self._started = clock, clock()
-        self._last_look = -PAUSE
+        self._last_update = -PAUSE
         self._seen: dict[int, int] = {}  # run -> epochs shown; -1: its end
         self._reasons: dict[int, str] = {}  # run -> why it was last advanced
         self._first: int | None = None  # epochs that were trained before
@@ -41,23 +42,24 @@ class Progress:
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def look(self, study: Study, always: bool = False) -> None:
+    def update(self, session: StudySession, always: bool = False) -> None:
         """Show what has changed."""
-        if not always and self._clock() - self._last_look < PAUSE:
+        if not always and self._clock() - self._last_update < PAUSE:
             return
-        self._last_look = self._clock()
-        runs, pending = study.runs, study.pending
-        for taken in study.shared.stored.decisions(LAST):  # quick ones begin and end between two looks
-            self._reasons[taken.decision.run] = taken.decision.reason
+        self._last_update = self._clock()
+        state = session.refresh()
+        runs = state.runs
+        for record in session.storage.decisions(LAST):  # short ones begin and end between two updates
+            self._reasons[record.decision.run] = record.decision.reason
         if self._first is None:
             self._first = sum(run.epoch for run in runs)
             self._seen = {run.number: -1 if run.state in ("diverged", "failed") else run.epoch for run in runs}
         for run in runs:
-            self._tell(run)
+            self._print(run)
         if self._live is not None:
-            self._live.update(self._summary(study, runs, pending))
+            self._live.update(self._summary(session.definition, state))
 
-    def _tell(self, run: Run) -> None:
+    def _print(self, run: Run) -> None:
         before = self._seen.get(run.number, 0)
         if before >= 0 and (run.epoch > before or run.state in ("diverged", "failed")):
             loss = f"loss {run.losses[-1]:<10.5g}" if run.losses else " " * 15
@@ -66,16 +68,14 @@ class Progress:
             self.console.print(f"  run {run.number:3d}  epoch {run.epoch:4d}  {loss}  {ended}{reason}")
             self._seen[run.number] = run.epoch if not ended else -1
 
-    def _summary(self, study: Study, runs: tuple[Run, ...], pending: tuple[Decision, ...]) -> Group:
-        done = sum(run.epoch for run in runs if not run.added)
-        sign = 1.0 if study.direction == "minimize" else -1.0
-        losses = [(sign * loss, run.number) for run in runs for loss in run.losses]
+    def _summary(self, definition: StudyDefinition, state: StudyState) -> Group:
+        runs, done = state.runs, state.epochs_trained()
         table = Table.grid(padding=(0, 2))
-        total = study.budget.epochs
+        total = definition.budget.epochs
         table.add_row("epochs", f"{done}" if total is None else f"{done} of {total}", self._left(done, total))
-        if losses:
-            best, number = min(losses)
-            table.add_row("best loss", f"{sign * best:.5g}", f"run {number}")
+        if state.lowest is not None:
+            best, number, epoch = state.lowest
+            table.add_row("best loss", f"{state.sign * best:.5g}", f"run {number}, epoch {epoch}")
         states = {
             state: sum(run.state == state for run in runs) for state in ("frozen", "finished", "diverged", "failed")
         }
@@ -83,11 +83,11 @@ class Progress:
         lines: list[Any] = [table]
         if total:
             lines.append(ProgressBar(total=total, completed=min(done, total), width=60))
-        lines += [Text(f"run {d.run}: {d.reason}", overflow="ellipsis", no_wrap=True) for d in pending]
+        lines += [Text(f"run {d.run}: {d.reason}", overflow="ellipsis", no_wrap=True) for d in state.pending]
         return Group(*lines)
 
     def _left(self, done: int, total: int | None) -> str:
-        """How long the rest will take, at the pace so far."""
+        """The remaining time, at the rate so far."""
         trained, elapsed = done - (self._first or 0), self._clock() - self._started
         if total is None or trained < 5:
             return ""

@@ -1,7 +1,7 @@
-"""Ray: each worker an actor, on any node of a cluster. The store remains the truth; Ray starts, places and watches.
+"""Workers as actors of Ray, on any node of a cluster. The study's state is in the store; Ray starts the workers.
 
-A worker that dies, alone or with its node, is replaced where there is room; its run is taken over from its last
-checkpoint. When the driver dies, Ray ends its actors, and the same call again continues.
+A worker that dies, alone or with its node, is replaced when resources are free; its run is taken over from its last
+checkpoint. If the driver dies, Ray ends its actors, and the same call again continues.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from freezethaw.errors import StudyError, extra
-from freezethaw.runtime import shipping
-from freezethaw.runtime.crew import PATIENCE, Toll
-from freezethaw.runtime.deaths import Cause
-from freezethaw.runtime.seat import Seat
+from freezethaw.runtime import serialization
+from freezethaw.runtime.ray_worker import RayWorker
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
-from freezethaw.runtime.worker import check_hope
-from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, Place, logs_in
-from freezethaw.study import Study
+from freezethaw.runtime.worker import check_failures
+from freezethaw.runtime.worker_failures import GRACE_SECONDS, Cause, WorkerFailures
+from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, WorkerSpec, logs_in
+from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train
 
 POLL = 0.1
-SLOW = 60.0  # seconds without any worker, after which somebody should be told
-CALLS = "calls"  # a thread for them, beside the one that trains
+SLOW = 60.0  # seconds without any worker, after which a message is printed
+CALLS = "calls"  # a concurrency group with a thread of its own, beside the one that trains
 AUTHENTICATION = "RAY_AUTH_MODE"
 
 
@@ -58,68 +57,68 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
-class _Member:
+class _Worker:
     actor: Any
-    who: Any  # a promise of its name, kept once it has been placed
-    work: Any  # a promise of how it ended
+    who: Any  # a future of its name, ready once it has been placed
+    work: Any  # a future of how it ended
 
 
-class RayCrew:
-    """So many actors."""
+class RayWorkers:
+    """Workers as actors of one cluster."""
 
-    def __init__(self, engine: RayEngine, place: Place, train: Train, workers: int) -> None:
-        folder = place.folder if "://" in place.folder else str(Path(place.folder).absolute())
-        self._engine, self._place, self._count = engine, replace(place, folder=folder), workers
-        self._parcel, self._ray = shipping.parcel(train), library()
-        self._members: dict[int, _Member] = {}  # by their number, from 1
+    def __init__(self, engine: RayEngine, spec: WorkerSpec, train: Train, workers: int) -> None:
+        folder = spec.folder if "://" in spec.folder else str(Path(spec.folder).absolute())
+        self._engine, self._spec, self._count = engine, replace(spec, folder=folder), workers
+        self._message, self._ray = serialization.message(train), library()
+        self._workers: dict[int, _Worker] = {}  # by their number, from 1
 
-    def run(self, study: Study, look: Callable[[], None]) -> str:
-        """Until the study ends or a signal asks to leave; returns why. `look` is called now and then."""
-        leaving, toll, begun = Leaving(), Toll(study), time.monotonic()
+    def run(self, session: StudySession, update: Callable[[], None]) -> str:
+        """Until the study ends or a signal asks to stop; returns why. `update` is called several times a second."""
+        leaving, failures, begun = Leaving(), WorkerFailures(session), time.monotonic()
         with self._connected(), on_signals(leaving), self._running():
             waiting = True  # for the first worker
-            while self._members and not leaving():
-                look()
-                self._ray.wait([member.work for member in self._members.values()], timeout=POLL)
-                for number, member in self._ended():
+            while self._workers and not leaving():
+                update()
+                self._ray.wait([worker.work for worker in self._workers.values()], timeout=POLL)
+                for number, worker in self._ended():
                     if not leaving():
-                        self._settle(study, toll, number, member)
-                waiting = waiting and not any(map(self._placed, self._members.values()))
+                        self._handle_end(session, failures, number, worker)
+                waiting = waiting and not any(map(self._placed, self._workers.values()))
                 if waiting and time.monotonic() - begun > SLOW:
                     waiting = False
-                    self._say_that_nobody_works()
+                    self._warn_that_nothing_runs()
         if leaving():
             raise KeyboardInterrupt(leaving.why)
-        return study.shared.last_event(ENDED) or "all workers have ended"
+        return session.last_event(ENDED) or "all workers have ended"
 
-    def _settle(self, study: Study, toll: Toll, number: int, member: _Member) -> None:
-        """Replace a worker that ended before the study did; raises StudyError where another would fare no better."""
+    def _handle_end(self, session: StudySession, failures: WorkerFailures, number: int, worker: _Worker) -> None:
+        """Replace a worker that ended before the study did; raises StudyError if another would fail likewise."""
         try:
-            code, said = self._ray.get(member.work)
+            code, said = self._ray.get(worker.work)
         except self._ray.exceptions.RayError as error:
-            check_hope(study)  # its process may have been ended for an epoch that took too long
-            toll.add(number, self._name(member), _manner(error), _cause(error), f"{logs_in(self._place.folder)}")
+            check_failures(session)  # its process may have been ended for an epoch that took too long
+            failures.add(number, self._name(worker), _manner(error), _cause(error), f"{logs_in(self._spec.folder)}")
             code, said = LEFT, ""
         if code == BROKEN:
             raise StudyError(said)
         if code == LEFT:
             self._start(number)
-        elif code == FINISHED:  # so will the others find, but for those that have not begun
-            for other in [n for n, m in self._members.items() if not self._placed(m)]:
-                self._ray.kill(self._members.pop(other).actor)
+        elif code == FINISHED:  # the others will notice too, except those that have not started
+            for other in [n for n, m in self._workers.items() if not self._placed(m)]:
+                self._ray.kill(self._workers.pop(other).actor)
 
-    def _ended(self) -> list[tuple[int, _Member]]:
+    def _ended(self) -> list[tuple[int, _Worker]]:
         """Workers that have ended since."""
-        ended = [(number, member) for number, member in self._members.items() if self._ready(member.work)]
-        for number, member in ended:
-            del self._members[number]
-            self._ray.kill(member.actor)
+        ended = [(number, worker) for number, worker in self._workers.items() if self._ready(worker.work)]
+        for number, worker in ended:
+            del self._workers[number]
+            self._ray.kill(worker.actor)
         return ended
 
     def _start(self, number: int) -> None:
         home = None if "working_dir" in (self._engine.runtime_env or {}) else str(Path.cwd())
-        actor = self._ray.remote(**self._engine.options())(Seat).remote(self._place, self._parcel, home)
-        self._members[number] = _Member(actor, actor.who.options(concurrency_group=CALLS).remote(), actor.work.remote())
+        actor = self._ray.remote(**self._engine.options())(RayWorker).remote(self._spec, self._message, home)
+        self._workers[number] = _Worker(actor, actor.who.options(concurrency_group=CALLS).remote(), actor.work.remote())
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
@@ -132,15 +131,15 @@ class RayCrew:
             self._leave()
 
     def _leave(self) -> None:
-        """Ask all to save and leave; kill whoever does not."""
-        placed = [member for member in self._members.values() if self._placed(member)]
-        for member in placed:
-            member.actor.leave.options(concurrency_group=CALLS).remote("the engine leaves")
+        """Ask all workers to save and leave; kill those that do not."""
+        placed = [worker for worker in self._workers.values() if self._placed(worker)]
+        for worker in placed:
+            worker.actor.leave.options(concurrency_group=CALLS).remote("the engine leaves")
         if placed:
-            self._ray.wait([member.work for member in placed], num_returns=len(placed), timeout=PATIENCE)
-        for member in self._members.values():
-            self._ray.kill(member.actor)
-        self._members.clear()
+            self._ray.wait([worker.work for worker in placed], num_returns=len(placed), timeout=GRACE_SECONDS)
+        for worker in self._workers.values():
+            self._ray.kill(worker.actor)
+        self._workers.clear()
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
@@ -159,27 +158,27 @@ class RayCrew:
 
     def _check_machines(self) -> None:
         hosts = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
-        if len(hosts) > 1 and self._place.store.startswith("sqlite"):
+        if len(hosts) > 1 and self._spec.store.startswith("sqlite"):
             raise StudyError(
                 f"the Ray cluster has {len(hosts)} machines, and a store in SQLite is for one; give a PostgreSQL URL "
                 "as store, and a folder that all machines share (or a URL such as s3://...) for the checkpoints"
             )
 
-    def _say_that_nobody_works(self) -> None:
+    def _warn_that_nothing_runs(self) -> None:
         wanted, there = dict(self._engine.resources), self._ray.cluster_resources()
         sys.stderr.write(f"freezethaw: no worker could start yet; each needs {wanted}, and the cluster has {there}\n")
 
-    def _placed(self, member: _Member) -> bool:
-        return self._ready(member.who)
+    def _placed(self, worker: _Worker) -> bool:
+        return self._ready(worker.who)
 
-    def _ready(self, promise: Any) -> bool:
-        return bool(self._ray.wait([promise], timeout=0)[0])
+    def _ready(self, future: Any) -> bool:
+        return bool(self._ray.wait([future], timeout=0)[0])
 
-    def _name(self, member: _Member) -> str:
-        """Of a worker that may be dead; empty where it was never placed."""
-        if self._placed(member):
+    def _name(self, worker: _Worker) -> str:
+        """The name of a worker that may be dead; empty if it was never placed."""
+        if self._placed(worker):
             with contextlib.suppress(self._ray.exceptions.RayError):
-                return str(self._ray.get(member.who))
+                return str(self._ray.get(worker.who))
         return ""
 
 
@@ -207,5 +206,5 @@ def _cause(error: Exception) -> Cause:
 
 
 def _manner(error: Exception) -> str:
-    """How an actor died, in words."""
+    """How an actor died, for people."""
     return f"died: {' '.join(str(error).split())[:500]}"

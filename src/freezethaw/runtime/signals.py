@@ -1,4 +1,4 @@
-"""Leaving cleanly: signals that ask a worker to go set a flag; the run in hand is saved and given back first."""
+"""Stopping cleanly: signals set a flag; the current run is saved and frozen before the worker stops."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _replaced: list[dict[signal.Signals, Handler]] = []  # handlers that were there 
 
 
 class Leaving:
-    """Whether to leave, and why. Called, it says whether."""
+    """Whether to stop, and why. Call it to ask."""
 
     def __init__(self) -> None:
         self._flag = threading.Event()
         self.why = ""
 
     def __call__(self) -> bool:
-        """Whether to leave."""
+        """Whether to stop."""
         return self._flag.is_set()
 
     def ask(self, why: str) -> None:
-        """Leave at the next epoch."""
+        """Stop at the next epoch."""
         self.why = self.why or why
         self._flag.set()
 
 
 @contextmanager
 def on_signals(leaving: Leaving) -> Iterator[None]:
-    """While in this context, signals ask to leave; a second Ctrl-C interrupts at once. Only in the main thread."""
+    """Within this context, signals ask to stop; a second Ctrl-C interrupts at once. Only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -59,7 +59,7 @@ def _restore(handlers: dict[signal.Signals, Handler]) -> None:
 
 
 def _forget() -> None:
-    """In a forked process: helpers of a training (that load data, say) must end when they are told to."""
+    """In a forked process: helpers of a training (that load data, for example) must end at a signal."""
     while _replaced:
         _restore(_replaced.pop())
 

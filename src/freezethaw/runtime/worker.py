@@ -1,4 +1,4 @@
-"""The worker: carries out decisions of a study in a store, one run at a time, until the study ends or it must leave."""
+"""The worker: makes and carries out decisions of a study, one run at a time, until the study ends or it must leave."""
 
 from __future__ import annotations
 
@@ -10,50 +10,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError, StudyFinished
-from freezethaw.records import Checkpoints, Decision, Run
-from freezethaw.runtime.alarm import Alarm
-from freezethaw.runtime.deaths import Cause, verdict
-from freezethaw.runtime.keeper import CheckpointKeeper, nearest
-from freezethaw.runtime.memory import Memory
-from freezethaw.runtime.sitting import FAILED, Sitting
-from freezethaw.store import Lease, Snapshot, StoredCheckpoint
-from freezethaw.study import Study
+from freezethaw.records import Checkpoint, Checkpoints, Decision, Lease, Run
+from freezethaw.runtime.checkpoints import CheckpointManager, Mark, saved_near
+from freezethaw.runtime.epoch_timeout import TIMED_OUT, EpochTimeout
+from freezethaw.runtime.model_cache import ModelCache
+from freezethaw.runtime.training_session import FAILED, TrainingSession
+from freezethaw.runtime.worker_failures import DIED, Cause, verdict
+from freezethaw.study import StudyReader, StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
-Mark = tuple[float, int, int]  # a loss (times the sign), its run and epoch
-
 FINISHED = "study finished"  # events of this kind say why
-TAKEN = "run taken over"
-PAUSE = 0.2  # seconds before asking again where everything is under way
-HOPELESS = 3  # runs that failed, and none that trained an epoch: the training itself is at fault
-HOPELESS_NOW = 50  # the same in a row, though other runs trained before
-DIED = "worker died"
-UNFINISHED = "left: the study can be continued"  # why a worker ended that was asked to
-OVERDUE = 5  # exit code of a process whose training hung
+TAKEN_OVER = "run taken over"
+PAUSE = 0.2  # seconds before asking again if everything is pending
+FIRST_FAILURES = 3  # runs that failed before any run trained an epoch: the training function itself is at fault
+FAILURES_IN_A_ROW = 50  # the same, although other runs trained before
+INTERRUPTED = "interrupted: the study can be continued"  # why a worker ended that was asked to stop
 
 
 @dataclass(frozen=True)
-class Habits:
+class WorkerOptions:
     """How a worker works."""
 
     every: int = 10  # epochs between checkpoints of a run that is not frozen
-    in_memory: int = 2  # frozen runs that stay in memory
-    epoch_limit: float | None = None  # seconds for one epoch; a worker that keeps it has a process of its own
+    in_memory: int = 2  # frozen models that stay in memory
+    epoch_limit: float | None = None  # seconds for one epoch; such a worker needs a process of its own
 
     @classmethod
-    def of(cls, checkpoints: Checkpoints, epoch_limit: float | None = None) -> Habits:
-        """From what the user said."""
+    def of(cls, checkpoints: Checkpoints, epoch_limit: float | None = None) -> WorkerOptions:
+        """From the user's options."""
         every = cls.every if checkpoints.every is None else checkpoints.every
         return cls(every, checkpoints.in_memory, epoch_limit)
 
 
 @dataclass(frozen=True)
-class _State:
-    """Where a run goes on from: nothing, a checkpoint, or what is still in memory."""
+class _Restored:
+    """What a run continues from: nothing, a checkpoint, or a model that is still in memory."""
 
     epoch: int = 0
     folder: Path | None = None
-    kept: object | None = None
+    model: object | None = None
 
 
 class Worker:
@@ -61,208 +56,199 @@ class Worker:
 
     def __init__(
         self,
-        study: Study,
+        session: StudySession,
         train: Train,
-        keeper: CheckpointKeeper,
-        habits: Habits | None = None,
+        checkpoints: CheckpointManager,
+        options: WorkerOptions | None = None,
         leaving: Callable[[], bool] = lambda: False,
-        look: Callable[[], object] = lambda: None,
+        after_epoch: Callable[[], object] = lambda: None,
     ) -> None:
-        self.study, self.train, self.keeper = study, train, keeper
-        self.habits, self.leaving = habits or Habits(), leaving
-        self.look = look  # called after each loss is recorded
+        self.session, self.train, self.checkpoints = session, train, checkpoints
+        self.options, self.leaving = options or WorkerOptions(), leaving
+        self.after_epoch = after_epoch  # called after each loss is recorded
         self.epochs = 0  # trained by this worker
-        self.memory = Memory(self.habits.in_memory)
-        self._seen: Snapshot | None = None
-        self._lowest: Mark | None = None
-        self._best: set[tuple[int, int]] = set()  # as it was when room was short
+        self.models = ModelCache(self.options.in_memory)
+        self._lowest: tuple[float, int, int] | None = None  # of this worker's own losses
+        self._recommended: set[Mark] = set()  # as it was when disk space was short
 
     def work(self) -> str:
         """Until the study is finished, or `leaving` says so; returns why it ended."""
-        while not self.leaving():
+        decision: Decision | None = None
+        careful = False
+        while decision is not None or not self.leaving():
             try:
-                decision, inherited = self._next()
+                if decision is None:
+                    decision, careful = self._next()
+                if decision is not None:
+                    decision, careful = self.train_decision(decision, careful), False
+                    check_failures(self.session)
             except StudyFinished as end:
-                self.study.shared.stored.add_event(FINISHED, end.reason)
+                self._finished(end.reason)
                 return end.reason
             except AllPending:
+                decision = None
                 time.sleep(PAUSE)
-                continue
-            if decision is not None:
-                self.carry_out(decision, careful=inherited)
-                check_hope(self.study)
-        return UNFINISHED
+        return INTERRUPTED
+
+    def _finished(self, reason: str) -> None:
+        """Record the end once, however many workers see it."""
+        place = {"decisions": self.session.refresh().decisions}
+        before = self.session.events(FINISHED)
+        if not before or (before[-1].text, before[-1].details) != (reason, place):
+            self.session.storage.add_event(FINISHED, reason, details=place)
 
     def _next(self) -> tuple[Decision | None, bool]:
-        """What a dead worker left (True), or a new decision; None where nobody should go on with what was left."""
-        decision = self.study.take_over()
+        """What a dead worker left (True), or a new decision; None if a run that was left is given up."""
+        decision = self.session.take_over()
         if decision is None:
-            return self.study.ask(), False
-        epoch, causes = self._deaths(decision)
+            return self.session.ask(), False
+        epoch, causes = self._failures(decision)
         found = verdict(decision.run, epoch, causes)
         if found is None:
             return decision, bool(causes)
         with contextlib.suppress(LeaseLost):
-            Sitting(self, decision).fail(*found)
+            TrainingSession(self, decision).fail(*found)
         return None, True
 
-    def _deaths(self, decision: Decision) -> tuple[int, list[Cause]]:
-        """Epochs recorded of a run that was taken over, and why workers have died there, one after the other.
+    def _failures(self, decision: Decision) -> tuple[int, list[Cause]]:
+        """The last epoch of a run that was taken over, and why workers died there, one after the other.
 
-        They died at the same place if not even a checkpoint was saved between: who inherits a run saves every epoch
-        that has to be trained again.
+        They died at the same place if not even a checkpoint was saved between: a worker that takes a run over saves
+        every epoch that has to be trained again.
         """
-        shared = self.study.shared
-        known, run, token = shared.snapshot(), decision.run, shared.lease(decision).token
-        epoch = known.runs[run - 1].epoch
-        saved = max((c.epoch for c in known.checkpoints if c.run == run), default=0)
-        lost = [e for e in shared.events("lease taken over") if e.run == run and e.details.get("token") == token]
+        session, run = self.session, decision.run
+        state, token = session.refresh(), session.lease(decision).token
+        epoch = state.run(run).epoch
+        saved = max((c.epoch for c in state.checkpoints if c.run == run), default=0)
+        lost = [e for e in session.events("lease taken over") if e.run == run and e.details.get("token") == token]
         if not lost:
-            return epoch, []  # it was given back
+            return epoch, []  # it was released
         text = f"run {run} is taken over after epoch {epoch}; its last checkpoint is of epoch {saved}"
         details = {"saved": saved, "from": lost[0].details.get("holder")}
-        shared.stored.add_event(TAKEN, text, run, epoch, details)
+        session.storage.add_event(TAKEN_OVER, text, run, epoch, details)
         place = (run, epoch, saved)
-        taken = [e for e in shared.events(TAKEN) if (e.run, e.epoch, e.details.get("saved")) == place]
-        known_causes = {e.details.get("worker", ""): e.details.get("cause", "unknown") for e in shared.events(DIED)}
-        return epoch, [known_causes.get(e.details.get("from", ""), "unknown") for e in taken]
+        taken = [e for e in session.events(TAKEN_OVER) if (e.run, e.epoch, e.details.get("saved")) == place]
+        known = {e.details.get("worker", ""): e.details.get("cause", "unknown") for e in session.events(DIED)}
+        return epoch, [known.get(e.details.get("from", ""), "unknown") for e in taken]
 
-    def carry_out(self, decision: Decision, careful: bool = False) -> None:
-        """Train one run until it is frozen, ends or is lost. `careful`: save every epoch that is trained again."""
-        sitting, process = Sitting(self, decision, careful), os.getpid()
-        lease = self.study.shared.lease(decision)
-        with sitting.unless_lost(), self._state(decision, lease) as state:
-            if not sitting.begin(state.epoch, recalled=state.kept is not None):
-                return
-            self.keeper.clean(lease)
+    def train_decision(self, decision: Decision, careful: bool = False) -> Decision | None:
+        """Train one run until it is frozen, ends or is lost; returns the next decision, if that was made already.
+
+        `careful`: save every epoch that is trained again. Raises StudyFinished or AllPending if that is known.
+        """
+        training, process = TrainingSession(self, decision, careful), os.getpid()
+        with training.while_owned(), self._restored(decision) as restored:
+            if not training.begin(restored.epoch, from_cache=restored.model is not None):
+                return None
+            self.checkpoints.clean(self.session.lease(decision))
             run = TrainingRun(
                 decision.run,
                 decision.config,
-                self.study.training_seed(decision.run),
-                sitting.epoch,
-                state.folder,
-                sitting.report,
+                self.session.training_seed(decision.run),
+                training.epoch,
+                restored.folder,
+                training.report,
                 decision.to_epoch,
             )
-            run.kept = state.kept
-            sitting.run = run
+            run.kept = restored.model
+            training.run = run
             run.leaving = self.leaving
             try:
-                with self._limited(sitting):
+                with self._epoch_timeout(training):
                     self.train(run)
             except BaseException as error:
                 _end_if_forked(process)
-                sitting.failed(error)
+                training.failed(error)
             else:
                 _end_if_forked(process)
-                sitting.returned()
+                training.returned()
             finally:
-                sitting.run = run.kept = None  # they know each other: without this a model would outlive its sitting
+                training.run = run.kept = None  # a reference cycle: without this a model would outlive its training
+        return training.following()
 
     @contextlib.contextmanager
-    def _limited(self, sitting: Sitting) -> Iterator[None]:
-        """While the training has the word, each of its epochs must end in time."""
-        limit = self.habits.epoch_limit
+    def _epoch_timeout(self, training: TrainingSession) -> Iterator[None]:
+        """While the training function runs, each of its epochs must end in time."""
+        limit = self.options.epoch_limit
         if limit is None:
             yield
             return
 
-        def ring() -> None:
+        def expired() -> None:
             with contextlib.suppress(FreezeThawError):
-                sitting.overdue(limit)
-            os._exit(OVERDUE)
+                training.timed_out(limit)
+            os._exit(TIMED_OUT)
 
-        sitting.alarm = Alarm(limit, ring)
-        sitting.alarm.start()
+        training.timeout = EpochTimeout(limit, expired)
+        training.timeout.start()
         try:
             yield
         finally:
-            sitting.alarm.stop()
+            training.timeout.stop()
 
     @contextlib.contextmanager
-    def _state(self, decision: Decision, lease: Lease) -> Iterator[_State]:
-        """From memory where it is there and still the newest, else a verified copy of the newest good checkpoint."""
-        newest = self.keeper.newest(decision.run)
-        held = self.memory.take(decision.run, newest)
-        if held is not None and newest is not None:
-            yield _State(newest.epoch, kept=held)
+    def _restored(self, decision: Decision) -> Iterator[_Restored]:
+        """From memory if the model there is of the newest checkpoint, else a verified copy of that checkpoint."""
+        lease: Lease = self.session.lease(decision)
+        newest = self.checkpoints.newest(decision.run)
+        model = self.models.take(decision.run, newest)
+        if model is not None and newest is not None:
+            yield _Restored(newest.epoch, model=model)
             return
-        with self.keeper.load(lease) as loaded:
-            yield _State() if loaded is None else _State(loaded.epoch, loaded.folder)
+        with self.checkpoints.load(lease) as loaded:
+            yield _Restored() if loaded is None else _Restored(loaded.epoch, loaded.folder)
 
-    def lowest(self) -> Mark | None:
-        """The lowest loss so far, as far as this worker has seen: nothing is read from the store."""
-        known = self.study.shared.seen()
-        if known is not self._seen:
-            self._seen, self._lowest = known, _lowest(known, self.sign)
-        return self._lowest
+    def lowest(self) -> tuple[float, int, int] | None:
+        """The lowest loss times the sign, its run and epoch, as far as this worker knows; nothing is read."""
+        marks = [mark for mark in (self.session.state.lowest, self._lowest) if mark is not None]
+        return min(marks, default=None)
 
-    def note(self, mark: Mark) -> None:
-        """A loss of this worker's own, which the store has."""
+    def note(self, mark: tuple[float, int, int]) -> None:
+        """A loss of this worker, which storage has."""
+        self._lowest = mark if self._lowest is None else min(self._lowest, mark)
+
+    def protected(self) -> set[Mark]:
+        """Runs and epochs whose checkpoints must stay: the lowest loss, and the lowest expected loss."""
         lowest = self.lowest()
-        self._lowest = mark if lowest is None else min(lowest, mark)
+        return self._recommended | (set() if lowest is None else {lowest[1:]})
 
-    @property
-    def sign(self) -> float:
-        """Losses times this are to be small."""
-        return 1.0 if self.study.direction == "minimize" else -1.0
+    def evict(self) -> None:
+        """Keep the checkpoints within the disk budget."""
+        self.checkpoints.evict(self._relevance)
 
-    def best_marks(self) -> set[tuple[int, int]]:
-        """Runs and epochs whose checkpoints must stay: the lowest loss, and the best with the noise removed."""
-        lowest = self.lowest()
-        return self._best | (set() if lowest is None else {lowest[1:]})
-
-    def make_room(self) -> None:
-        """Keep the checkpoints within their budget."""
-        self.keeper.make_room(self._judge)
-
-    def _judge(self, kept: Sequence[StoredCheckpoint]) -> tuple[dict[int, float], set[tuple[int, int]]]:
-        best = self.study.best
-        if best is not None:
-            saved = nearest(self.study, best)
-            self._best = {(best.run, best.epoch if saved is None else saved.epoch)}
-        pinned = {(c.run, c.epoch) for c in kept if c.run in self.study.pinned}
-        return _chances(self.study), {*self.best_marks(), *pinned}
+    def _relevance(self, kept: Sequence[Checkpoint]) -> tuple[dict[int, float], set[Mark]]:
+        self.session.refresh()
+        reader = StudyReader(self.session)
+        recommended = reader.recommended
+        if recommended is not None:
+            found = saved_near(reader, recommended, kept)
+            self._recommended = {(found.run, found.epoch)}
+        pinned = {(c.run, c.epoch) for c in kept if c.run in self.session.definition.pinned}
+        return reader.p_min(), {*self.protected(), *pinned}
 
 
-def check_hope(study: Study) -> None:
-    """Raise StudyError where run after run fails before its first epoch: the training itself is at fault.
+def check_failures(session: StudySession) -> None:
+    """Raise StudyError if run after run fails before its first epoch: the training function itself is at fault.
 
     Such runs spend no budget, so that nothing else would end the study.
     """
-    seen = study.shared.seen().runs
-    trained = any(run.losses for run in seen)
-    runs = seen if trained else study.runs  # what was seen may be a little late, which matters at the beginning only
-    enough = HOPELESS_NOW if trained else HOPELESS
+    trained = session.state.lowest is not None
+    runs = session.state.runs if trained else session.refresh().runs  # the state may be a little old
+    enough = FAILURES_IN_A_ROW if trained else FIRST_FAILURES
     if _all_failed(runs, enough):
         raise StudyError(
             f"the training failed in all of the {'last' if trained else 'first'} {enough} runs; nothing can be learnt "
-            f"from that. The last error: {study.shared.last_event(FAILED)}"
+            f"from that. The last error: {session.last_event(FAILED)}"
         )
 
 
 def _all_failed(runs: Sequence[Run], count: int) -> bool:
-    """Whether the last so many runs failed before their first epoch."""
+    """Whether the last `count` runs failed before their first epoch."""
     last = [run for run in runs if not run.added][-count:]
     return len(last) == count and all(run.state == "failed" and not run.losses for run in last)
 
 
-def _lowest(known: Snapshot, sign: float) -> Mark | None:
-    """The lowest of all losses, its run and epoch."""
-    return min(
-        ((sign * loss, run.number, epoch) for run in known.runs for epoch, loss in enumerate(run.losses, 1)),
-        default=None,
-    )
-
-
 def _end_if_forked(process: int) -> None:
-    """A training that forks, and whose child comes back from it as well: one worker is enough."""
+    """A training that forks, and whose child returns from it as well: one worker is enough."""
     if os.getpid() != process:
         os._exit(0)
-
-
-def _chances(study: Study) -> dict[int, float]:
-    """How likely each run is to thaw: that it would end lowest, as far as the model knows; none for runs that ended."""
-    with contextlib.suppress(StudyError):
-        return study.p_min()
-    return {}

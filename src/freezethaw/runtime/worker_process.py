@@ -1,7 +1,7 @@
-"""A worker process: carries out decisions until the study ends or it is asked to leave.
+"""A worker process: trains until the study ends or it is asked to stop.
 
-Started by hand as `freezethaw worker`, on any machine, or by the engine of local processes, which sends the training
-through a pipe. All that a training prints goes into a file for each run.
+It is started by hand as `freezethaw worker`, on any machine, or by the engine of local processes, which sends the
+training function through a pipe. Everything that a training prints goes into a file for each run.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pathlib import Path
 
 from freezethaw.errors import FreezeThawError
 from freezethaw.records import Checkpoints
-from freezethaw.runtime import shipping
-from freezethaw.runtime.keeper import CheckpointKeeper
+from freezethaw.runtime import serialization
+from freezethaw.runtime.checkpoints import CheckpointManager
 from freezethaw.runtime.signals import Leaving, on_signals
-from freezethaw.runtime.worker import Habits, Worker
-from freezethaw.study import Study
+from freezethaw.runtime.worker import Worker, WorkerOptions
+from freezethaw.runtime.worker_failures import GRACE_SECONDS
+from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
-# how a worker process ends: the study has ended; it was asked to leave; it cannot work (and worker.OVERDUE)
+# exit codes: the study has ended; the worker was asked to stop; it cannot work (and epoch_timeout.TIMED_OUT)
 FINISHED, LEFT, BROKEN = 0, 3, 4
 STORE = "FREEZETHAW_STORE"  # in the environment: the URL of the store
 SAYS = "freezethaw worker: "
-PATIENCE = 30.0  # seconds that a worker has to save and leave
-LISTEN = 1.0  # seconds between two looks whether the parent lives
+LISTEN = 1.0  # seconds between two checks whether the parent is alive
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a study and its checkpoints are, and how its workers work."""
+class WorkerSpec:
+    """Which study a worker works on, where its checkpoints are, and its options."""
 
     store: str
     name: str
@@ -47,62 +47,62 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Served:
+class WorkerResult:
     """What a worker has done."""
 
     reason: str  # why it ended
     epochs: int  # that it trained
-    left: bool  # whether it was asked to leave before the study ended
+    left: bool  # whether it was asked to stop before the study ended
 
 
-def work(place: Place, train: Train, leaving: Leaving) -> Served:
+def work(spec: WorkerSpec, train: Train, leaving: Leaving) -> WorkerResult:
     """Train for a study that exists, until it ends or `leaving` says so."""
-    study = Study.open(place.store, place.name)
+    session = StudySession.open(spec.store, spec.name)
     try:
-        keeper = CheckpointKeeper(study.shared.stored, place.folder, place.checkpoints.gb)
-        habits = Habits.of(place.checkpoints, place.epoch_limit)
-        worker = Worker(study, logged(train, logs_in(place.folder)), keeper, habits, leaving)
+        manager = CheckpointManager(session.storage, spec.folder, spec.checkpoints.gb)
+        options = WorkerOptions.of(spec.checkpoints, spec.epoch_limit)
+        worker = Worker(session, logged(train, logs_in(spec.folder)), manager, options, leaving)
         reason = worker.work()
     finally:
-        study.close()
-    return Served(reason, worker.epochs, leaving())
+        session.close()
+    return WorkerResult(reason, worker.epochs, leaving())
 
 
-def arguments_of(place: Place) -> list[str]:
-    """What `piped` reads, but for the store, which stays out of sight of other users of the machine."""
-    words = {"name": place.name, "folder": place.folder, "gb": place.checkpoints.gb, "every": place.checkpoints.every}
-    words |= {"in-memory": place.checkpoints.in_memory, "epoch-limit": place.epoch_limit}
+def arguments_of(spec: WorkerSpec) -> list[str]:
+    """What `piped` reads, except the store, which stays hidden from other users of the machine."""
+    words = {"name": spec.name, "folder": spec.folder, "gb": spec.checkpoints.gb, "every": spec.checkpoints.every}
+    words |= {"in-memory": spec.checkpoints.in_memory, "epoch-limit": spec.epoch_limit}
     return [f"--{key}={value}" for key, value in words.items() if value is not None]
 
 
 def piped(arguments: Sequence[str]) -> int:
-    """A worker of the engine: its training comes through standard input. Gives the exit code."""
+    """A worker of the engine, whose training comes through standard input; returns the exit code."""
     parser = argparse.ArgumentParser(prog="freezethaw worker --pipe")
     for name, kind in (("name", str), ("folder", str), ("gb", float), ("every", int), ("in-memory", int)):
         parser.add_argument(f"--{name}", type=kind)
     parser.add_argument("--epoch-limit", type=float)
     args = parser.parse_args(arguments)
     kept = Checkpoints(args.folder, args.gb, args.every, args.in_memory)
-    place = Place(os.environ[STORE], args.name, args.folder, kept, args.epoch_limit)
+    spec = WorkerSpec(os.environ[STORE], args.name, args.folder, kept, args.epoch_limit)
     leaving = Leaving()
     with on_signals(leaving):
         try:
             pipe = _own_input()
-            train: Train = shipping.receive(pipe)
+            train: Train = serialization.receive(pipe)
             threading.Thread(target=_watch_parent, args=(pipe.fileno(), os.getppid(), leaving), daemon=True).start()
-            return LEFT if work(place, train, leaving).left else FINISHED
+            return LEFT if work(spec, train, leaving).left else FINISHED
         except FreezeThawError as error:
             sys.stderr.write(f"{SAYS}{error}\n")
             return BROKEN
 
 
 def logs_in(folder: str) -> Path:
-    """Where workers write what the training prints. Checkpoints elsewhere than on this machine leave logs here."""
+    """The folder of logs: beside the checkpoints, or in the current folder if those are remote."""
     return Path("logs" if "://" in folder else Path(folder) / "logs")
 
 
 def _own_input() -> io.BufferedReader:
-    """The pipe from the parent, out of the training's way: whoever reads standard input finds it empty."""
+    """The pipe from the parent, moved away from standard input, which is empty for the training."""
     pipe = os.fdopen(os.dup(0), "rb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -110,7 +110,7 @@ def _own_input() -> io.BufferedReader:
 
 
 def logged(train: Train, folder: Path) -> Train:
-    """The same training, with all that it and its children print in a file for each run."""
+    """The same training, with everything that it and its children print in a file for each run."""
 
     def train_logged(run: TrainingRun) -> object:
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def logged(train: Train, folder: Path) -> Train:
 
 @contextlib.contextmanager
 def _printing_to(file: int) -> Iterator[None]:
-    """Standard output and error go to this file descriptor meanwhile."""
+    """Redirect standard output and error to this file descriptor."""
     streams = {1: sys.stdout, 2: sys.stderr}
     before = {number: os.dup(number) for number in streams}
     try:
@@ -138,13 +138,13 @@ def _printing_to(file: int) -> Iterator[None]:
 
 
 def _watch_parent(pipe: int, parent: int, leaving: Leaving) -> None:
-    """The parent never writes again: when its end of the pipe closes, it is gone. It may have left the pipe to others.
+    """Stop when the parent is gone: its end of the pipe closes, or this process has another parent.
 
-    A training that hangs cannot be asked to leave. Nobody else would end this process then.
+    A training that hangs cannot be asked to stop, and nobody else would end this process then.
     """
     while os.getppid() == parent:
         if select.select([pipe], [], [], LISTEN)[0] and not os.read(pipe, 1):
             break
     leaving.ask("the parent process is gone")
-    time.sleep(PATIENCE)
+    time.sleep(GRACE_SECONDS)
     os._exit(LEFT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from freezethaw.errors import StudyError
@@ -62,13 +62,13 @@ def _stop(study: Study, _: Fields) -> str:
 
 
 def _resume(study: Study, _: Fields) -> str:
-    study.go_on_after_stop()
+    study.resume()
     return "resumed: workers take decisions again"
 
 
 def _thaw(study: Study, fields: Fields) -> str:
     run, to_epoch = _run(study, fields), _number(fields, "to_epoch")
-    to_epoch = study.max_epochs if to_epoch is None else to_epoch
+    to_epoch = study.definition.max_epochs if to_epoch is None else to_epoch
     state = study.runs[run - 1].state
     if state in ("diverged", "failed", "finished"):
         raise StudyError(f"run {run} is {state}; it cannot be thawed")
@@ -95,7 +95,7 @@ def _budget(study: Study, fields: Fields) -> str:
     given = {key: value for key, value in limits.items() if value is not None}
     if not given:
         raise StudyError("a budget needs epochs or hours")
-    study.raise_budget(**given)
+    study.set_budget(replace(study.definition.budget, **given))
     return "the budget is now " + ", ".join(f"{value:g} {key}" for key, value in given.items())
 
 

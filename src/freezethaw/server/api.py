@@ -9,15 +9,14 @@ from typing import Any
 
 from freezethaw.errors import AllPending, StudyError, StudyFinished, TellError
 from freezethaw.figures import STUDY_FIGURES
-from freezethaw.records import Run
+from freezethaw.records import Best, Closing, Lease, Run
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.comparison_page import compare
 from freezethaw.server.views import NotFound, StoreView, info_key
 from freezethaw.space import Space
-from freezethaw.store import Lease, Report
 from freezethaw.study import Study
+from freezethaw.study.parse_losses import parse_losses
 from freezethaw.study.summary import decision_as_dict
-from freezethaw.study.told import read_losses
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_ENTRIES = 1000  # of one response
@@ -124,7 +123,7 @@ def one_run(store: StoreView, parameters: Parameters) -> Any:
     found = run_as_dict(known.runs[number - 1]) | {"metrics": list(view.stored.metrics(number))}
     with view.model_lock:
         _, study = view.read_only()
-        taken = [t for t in study.history().decisions if t.decision.run == number]
+        taken = [t for t in study.history.decisions if t.decision.run == number]
     found["decisions"] = [
         {"number": t.decision.number, "kind": t.decision.kind, "from_epoch": t.decision.from_epoch,
          "to_epoch": t.decision.to_epoch, "outcome": t.outcome, "reason": t.decision.reason}
@@ -149,20 +148,23 @@ def one_decision(store: StoreView, parameters: Parameters) -> Any:
         found = stored.decision(number)
     except StudyError as error:
         raise NotFound(str(error)) from None
-    return decision_as_dict(found) | {"basket": list(found.basket)}
+    return decision_as_dict(found) | {"basket": [asdict(entry) for entry in found.basket]}
 
 
 def best(store: StoreView, parameters: Parameters) -> Any:
-    """The best epoch without noise; null before the first loss."""
+    """The lowest measured loss, and the recommended epoch; null before the first loss."""
     view = store.study(parameters["study"])
     with view.model_lock:
         _, study = view.read_only()
-        found = study.best
-    if found is None:
-        return None
-    return {"run": found.run, "epoch": found.epoch, "config": dict(found.config), "loss": found.loss} | {
-        "expected": found.expected
-    }
+        found, recommended = study.best, study.recommended
+        if found is None or recommended is None:
+            return None
+        return _epoch(found) | {"recommended": _epoch(recommended)}
+
+
+def _epoch(best: Best) -> dict[str, Any]:
+    config = dict(best.config)
+    return {"run": best.run, "epoch": best.epoch, "config": config, "loss": best.loss, "expected": best.expected}
 
 
 def forecast(store: StoreView, parameters: Parameters) -> Any:
@@ -223,9 +225,9 @@ def tell(store: StoreView, parameters: Parameters) -> Any:
     if not isinstance(losses, list):
         raise TellError("losses must be a list of numbers")
     epoch = view.known().runs[decision.run - 1].epoch
-    parsed = read_losses([math.nan if y is None else y for y in losses], seconds, max(decision.to_epoch - epoch, 0))
-    report = Report(epoch + 1, parsed.losses, parsed.seconds) if parsed.losses else None
-    close = "diverged" if parsed.diverged else "told" if done else None
+    values, granted = [math.nan if y is None else y for y in losses], max(decision.to_epoch - epoch, 0)
+    report = parse_losses(values, seconds, granted, epoch + 1)
+    close: Closing | None = "diverged" if report.diverged else "told" if done else None
     recorded = view.stored.record(lease, report, close=close)
     return {"epoch": recorded.epoch, "closed": close is not None}
 

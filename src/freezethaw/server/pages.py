@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from freezethaw import plain
+from freezethaw.records import StudyInfo
 from freezethaw.server import components
 from freezethaw.server.api import integer, one_decision
 from freezethaw.server.views import StoreView, info_key, url_key
-from freezethaw.store import StudyInfo
 
 
 def error_page(message: str) -> str:

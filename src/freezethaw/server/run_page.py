@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from freezethaw import plain
-from freezethaw.records import Run
+from freezethaw.records import Run, StudyState
 from freezethaw.server import components
 from freezethaw.server.api import integer
 from freezethaw.server.views import NotFound, StoreView, StudyView, url_key
-from freezethaw.store import Snapshot
 
 MARKS = ("banned", "pinned")
 SHOWN, SEARCHED = 25, 2000  # decisions of the run shown, and of the study searched for them
@@ -42,7 +41,7 @@ def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     return components.document(f"Run {which}", body, f"/api/studies/{key}/runs/{which}", trail)
 
 
-def _cards(known: Snapshot, run: Run) -> str:
+def _cards(known: StudyState, run: Run) -> str:
     sign = -1.0 if known.definition["direction"] == "maximize" else 1.0
     best = min(run.losses, key=lambda y: sign * y) if run.losses else None
     seconds = [s for s in run.seconds if math.isfinite(s)]

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from freezethaw import plain
 from freezethaw.notebook import curve_svg
 from freezethaw.records import Run
-from freezethaw.runtime.places import beside
+from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.server import components
 from freezethaw.server.views import StoreView, StudyView, url_key
 
@@ -130,14 +130,14 @@ def _disk_card(store: StoreView, found: Mapping[str, Any]) -> str:
 
 
 def _workers(key: str, found: Mapping[str, Any]) -> str:
-    if not found["pending"] and not found["wishes"]:
+    if not found["pending"] and not found["requests"]:
         return ""
     rows = "".join(
         f'<tr><th scope="row"><a href="/studies/{key}/runs/{p["run"]}">run {p["run"]}</a></th>'
         f"<td>{p['epoch']} of {p['to_epoch']}</td><td>{_holder(p)}</td></tr>"
         for p in found["pending"]
     )
-    waiting = f"<p>{found['wishes']} requests wait for the next decision.</p>" if found["wishes"] else ""
+    waiting = f"<p>{found['requests']} requests wait for the next decision.</p>" if found["requests"] else ""
     table = components.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
     return f'<section aria-labelledby="h-workers"><h2 id="h-workers">Workers</h2>{table}{waiting}</section>'
 

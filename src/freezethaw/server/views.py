@@ -10,8 +10,9 @@ from typing import Any
 
 from freezethaw.errors import StudyError
 from freezethaw.figures import STUDY_FIGURES
-from freezethaw.store import Lease, Snapshot, Store, StoredStudy, StudyInfo, urls
-from freezethaw.study import Study
+from freezethaw.records import StudyInfo, StudyState
+from freezethaw.store import Storage, Store, urls
+from freezethaw.study import Study, StudyReader, read, session_of
 from freezethaw.study.summary import summary
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # used in URLs unchanged
@@ -29,18 +30,18 @@ class NotFound(StudyError):  # noqa: N818
 class StudyView:
     """A cached view of one study. Separate locks: reading records never waits for a forecast."""
 
-    def __init__(self, url: str, stored: StoredStudy) -> None:
+    def __init__(self, url: str, stored: Storage) -> None:
         self.url, self.stored = url, stored
         self.model_lock, self._figure_lock = threading.RLock(), threading.Lock()
         self._read_lock, self._snapshot_lock = threading.Lock(), threading.Lock()
-        self._known: Snapshot | None = None
+        self._known: StudyState | None = None
         self._polled, self._change = -MIN_AGE, -1
         self._study: Study | None = None
-        self._snapshot: Study | None = None
+        self._snapshot: StudyReader | None = None
         self._snapshot_time, self._cost, self._snapshot_change = 0.0, 0.0, -1
         self._figures: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
-    def known(self) -> Snapshot:
+    def known(self) -> StudyState:
         """The current records."""
         with self._read_lock:
             self._known = self.stored.load(self._known)
@@ -58,7 +59,7 @@ class StudyView:
         known = self.known()
         return summary(self.stored, last, known) | {"change": known.change}
 
-    def read_only(self) -> tuple[int, Study]:
+    def read_only(self) -> tuple[int, StudyReader]:
         """The change counter and a read-only copy of the study, reused longer if its figures take longer."""
         with self._snapshot_lock:
             age = time.monotonic() - self._snapshot_time
@@ -66,8 +67,8 @@ class StudyView:
                 age > max(MIN_AGE, AGE_PER_COST * self._cost) and self.change() != self._snapshot_change
             ):
                 self._study = self._study or Study.open(self.url, self.stored.name)
-                self._snapshot = self._study.still()
-                self._snapshot_change = self._study.shared.seen().change
+                self._snapshot = read(self._study)
+                self._snapshot_change = self._snapshot.state.change
                 self._snapshot_time, self._cost = time.monotonic(), 0.0
             return self._snapshot_change, self._snapshot
 
@@ -98,9 +99,9 @@ class StudyView:
         """A decision for a trainer that uses HTTP; the trainer's own heartbeats keep its lease."""
         with self.model_lock:
             study = self.writable()
-            decision = study.take_over() or study.ask()
-            lease: Lease = study.shared.lease(decision)
-            study.shared.let_go(decision)
+            session, decision = session_of(study), study.ask()
+            lease = session.lease(decision)
+            session.let_go(decision)
         return {
             "number": decision.number,
             "kind": decision.kind,
@@ -109,7 +110,7 @@ class StudyView:
             "from_epoch": decision.from_epoch,
             "to_epoch": decision.to_epoch,
             "reason": decision.reason,
-            "seed": study.training_seed(decision.run),
+            "seed": session.training_seed(decision.run),
             "token": lease.token,
         }
 
@@ -158,6 +159,6 @@ def info_key(info: StudyInfo) -> str:
     return info.name if PLAIN_NAME.fullmatch(info.name) else info.uid
 
 
-def url_key(stored: StoredStudy) -> str:
+def url_key(stored: Storage) -> str:
     """The key of a stored study in URLs."""
     return stored.name if PLAIN_NAME.fullmatch(stored.name) else stored.uid

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL
 
 from freezethaw.errors import StoreError
 from freezethaw.store import urls
-from freezethaw.store.filesystem import require_local
+from freezethaw.store.urls import require_local
 
 READING = "freezethaw_reading"
 IDLE_SECONDS = 1.0  # after which a connection to a server is looked at before it is used
@@ -34,7 +34,7 @@ CREATING = 0x66726565_7A65  # "freeze"
 class Database:
     """An engine that knows how to begin. Safe to carry through a fork: a child opens connections of its own."""
 
-    def __init__(self, url: str, wait: float) -> None:
+    def __init__(self, url: str | Path, wait: float) -> None:
         self.url = urls.parse(url)
         self.wait, self.durable = wait, True
         self.sqlite = self.url.drivername == "sqlite"

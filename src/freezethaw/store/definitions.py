@@ -1,10 +1,9 @@
-"""What a study is, and what may change about it when it is continued: pure functions over definitions.
+"""What may change about the definition of a study when it is continued: pure functions.
 
-A definition is a plain dict: `space` (as `Space.to_dict` gives it), `max_epochs`, `direction`, `seed`, `policy`,
-`model`, `candidates`, `budget`, `finish_best`. Every version is kept, and a decision names the one it was taken under.
-`tags` and the disk budget `disk_gb` are for people: no decision depends on them, so they change without a new version.
-They, and the runs that the user `banned` or `pinned`, stay where a definition says nothing of them; `stopped` does not,
-so that whoever runs the same command again continues.
+A definition is a plain dict, as `StudyDefinition.to_dict` writes it. Every version is kept, and a decision names its
+version. No decision depends on `tags` and the disk budget `disk_gb`, so they change without a new version. They, and
+the runs that the user `banned` or `pinned`, are kept if a new definition does not mention them; `stopped` is not, so
+that running the same command again continues the study.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from typing import Any
 from freezethaw.errors import StudyError
 from freezethaw.space import Space
 from freezethaw.store import documents
-from freezethaw.store.records import Definition
+from freezethaw.store.storage import Definition
 
 REQUIRED = ("space", "max_epochs", "direction")
-FIXED = ("direction", "seed")  # another one would be another study
+FIXED = ("direction", "seed")  # with another one it would be another study
 TAGS, DISK = "tags", "disk_gb"
-KEPT = (TAGS, DISK, "banned", "pinned")  # where a definition says nothing of them
+KEPT = (TAGS, DISK, "banned", "pinned")  # if a new definition does not mention them
 LONGEST_TAG = 50
 
 
 @dataclass(frozen=True)
 class Amendment:
-    """What continues: the definition to go on with, and in words how it differs from the one before."""
+    """The definition to continue with, and how it differs from the one before, for people."""
 
     definition: Definition
     difference: str
@@ -37,19 +36,19 @@ class Amendment:
 
 
 def checked(definition: Definition) -> dict[str, Any]:
-    """A definition as plain JSON gives it back, or what is wrong with it."""
+    """A definition as plain JSON returns it; raises StudyError if something is wrong with it."""
     missing = [key for key in REQUIRED if key not in definition]
     if missing:
         raise StudyError(f"the definition of a study lacks {', '.join(missing)}")
     most = definition["max_epochs"]
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise StudyError(f"max_epochs must be a positive whole number, not {most!r}")
+        raise StudyError(f"max_epochs must be a positive integer, not {most!r}")
     plain: dict[str, Any] = documents.load(documents.dump(dict(definition)))
     return plain
 
 
 def amend(old: Definition, new: Definition, name: str) -> Amendment:
-    """Continue `old` as `new` wishes; raises StudyError, with the difference, where that would be another study."""
+    """Continue `old` with `new`; raises StudyError, with the difference, if that would be another study."""
     old, new = checked(old), checked(new)
     new = {key: old[key] for key in KEPT if key in old} | new
     for key in FIXED:
@@ -66,7 +65,7 @@ def amend(old: Definition, new: Definition, name: str) -> Amendment:
 
 
 def checked_tags(tags: object) -> list[str]:
-    """Tags as they are kept: short texts, none twice."""
+    """Tags as they are stored: short texts, without duplicates."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise StudyError(f"tags are a list of texts, such as ['mnist', 'first try'], not {tags!r}")
     found = list(dict.fromkeys(tags))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from freezethaw.errors import StoreError
@@ -68,3 +69,8 @@ def _unmarked(value: Any) -> Any:
 def printable(text: str) -> str:
     """Text that every database takes: PostgreSQL has no NUL, and none has half a surrogate pair."""
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def now() -> str:
+    """The wall clock as text, for people only; it is never compared."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

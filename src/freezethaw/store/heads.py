@@ -23,11 +23,11 @@ class Head:
     max_epochs: int
     runs: int
     decisions: int
-    wishes: int
+    requests: int
     checkpoints: int
 
 
-_NAMES = ("change", "definition", "max_epochs", "runs", "decisions", "wishes", "checkpoints")
+_NAMES = ("change", "definition", "max_epochs", "runs", "decisions", "requests", "checkpoints")
 _READ = select(*(studies.c[name] for name in _NAMES)).where(studies.c.id == bindparam("id"))
 _LOCK = _READ.with_for_update()
 _WRITE = (

@@ -1,4 +1,4 @@
-"""A thread that keeps leases alive while their holder trains or decides."""
+"""A thread that sends heartbeats for leases while their holder trains or decides."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable
 
 from freezethaw.errors import LeaseLost, StoreError
-from freezethaw.store.leases import LEASE_SECONDS
-from freezethaw.store.records import Lease
+from freezethaw.records import Lease
+from freezethaw.store.storage import LEASE_SECONDS
 
-BEATS = 4  # in a lease time: three may be late or fail before anybody may think that the holder is dead
+BEATS = 4  # per lease time: three may be late or fail before another process may take the lease over
 
 
 class Heartbeat:
-    """Beats for leases until the context is left. `lost` has those that another process took: stop training those."""
+    """Sends heartbeats for leases. `lost` has those that another process took over: stop training those runs."""
 
     def __init__(self, beat: Callable[[Lease], None], *leases: Lease, seconds: float = LEASE_SECONDS) -> None:
         self._beat, self._pause = beat, seconds / BEATS

@@ -1,24 +1,37 @@
-"""Recording losses under the lease of their run: never lost, never twice, no gaps.
+"""Writing decisions and losses: never lost, never twice, no gaps.
 
-An epoch that is trained again after a kill has a loss already: the first one stays, and a difference is an event.
+An epoch that is trained again after a kill already has a loss: the first one is kept, and a difference is an event.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Double, Text, bindparam, insert, select, text, update
 
-from freezethaw.errors import TellError
-from freezethaw.store import checkpoints, deciding, documents, events, heads, leases
+from freezethaw.errors import StudyError
+from freezethaw.records import (
+    Checkpoint,
+    Closing,
+    Decision,
+    DecisionDraft,
+    Kind,
+    Lease,
+    Recorded,
+    Report,
+    Run,
+    closed_state,
+)
+from freezethaw.store import documents, heads, leases, rows, rules
 from freezethaw.store.heads import Head
-from freezethaw.store.records import CLOSINGS, Closing, Lease, NewCheckpoint, Recorded, Report
+from freezethaw.store.processes import Process
 from freezethaw.store.tables import decisions, epochs, runs
 
-# What is known of the run: only the holder of its lease, which is checked and locked before, can change it.
-_FACTS = (
+# The run of a pending decision: only the holder of its lease, which is checked and locked before, can change it.
+_PENDING = (
     select(runs.c.epochs, decisions.c.from_epoch, decisions.c.to_epoch)
     .join(decisions, (decisions.c.study == runs.c.study) & (decisions.c.run == runs.c.run))
     .where(
@@ -28,14 +41,14 @@ _FACTS = (
         decisions.c.state == "pending",
     )
 )
-_GROWN = (
+_GROW = (
     update(runs)
     .where(runs.c.study == bindparam("of_study"), runs.c.run == bindparam("of_run"))
     .values(epochs=bindparam("new_epochs"), change=bindparam("new_change"))
 )
 _INSERT = insert(epochs)
-# One more loss, by far the most frequent write: PostgreSQL takes all of it in one statement, so that the study's row is
-# locked for one exchange with the server and not for several.
+# One more loss is by far the most frequent write. PostgreSQL takes all of it in one statement, so that the study's row
+# is locked for one exchange with the server and not for several.
 _ONE_MORE = text("""
     WITH advanced AS (UPDATE freezethaw_studies SET change = change + 1 WHERE id = :study RETURNING change),
     grown AS (
@@ -47,66 +60,106 @@ _ONE_MORE = text("""
 """).bindparams(bindparam("loss", type_=Double), bindparam("seconds", type_=Double), bindparam("metrics", type_=Text))
 
 
+# Losses.
+
+
 def record(
     connection: Connection,
     study: int,
     lease: Lease,
     report: Report | None,
-    checkpoint: NewCheckpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     close: Closing | None = None,
     replaced: Sequence[int] = (),
 ) -> Recorded:
-    """Record what a worker has to say about its run; the lease beats, or ends where the decision is closed."""
-    if close is not None and close not in CLOSINGS:
-        raise TellError(f"a decision is closed as one of {', '.join(CLOSINGS)}, not {close!r}")
+    """Record what a worker reports about its run; the heartbeat advances, or the lease ends with the decision."""
+    rules.check_closing(close)
     (leases.beat if close is None else leases.end)(connection, study, lease)
-    facts = connection.execute(_FACTS, {"study": study, "run": lease.run, "decision": lease.decision}).one_or_none()
-    if facts is None:
-        raise TellError(f"decision {lease.decision} of run {lease.run} was told or cancelled before")
-    done, from_epoch, to_epoch = facts
-    plain = checkpoint is None and close is None and not replaced and connection.dialect.name == "postgresql"
-    if plain and report is not None and len(report.losses) == 1 and report.first_epoch == done + 1:
-        checked(report, done, to_epoch)
-        [row] = rows(study, lease.run, report)
-        return Recorded(connection.execute(_ONE_MORE, row).scalar_one(), done + 1)
+    epoch, _, to_epoch = _pending(connection, study, lease)
+    simple = checkpoint is None and close is None and not replaced and connection.dialect.name == "postgresql"
+    if simple and report is not None and len(report.losses) == 1 and report.first_epoch == epoch + 1:
+        report.check(epoch, to_epoch)
+        [row] = _epoch_rows(study, lease.run, report)
+        return Recorded(connection.execute(_ONE_MORE, row).scalar_one(), epoch + 1)
     head = heads.lock(connection, study)
-    last, result = done, Recorded(head.change, done)
+    result = Recorded(head.change, epoch)
     if report is not None and report.losses:
-        checked(report, done, to_epoch)
-        last = max(done, report.first_epoch + len(report.losses) - 1)
-        result = _written(connection, head, lease.run, report, done, last)
-    if checkpoint is not None:
-        checkpoints.insert_row(connection, head, lease.run, last, checkpoint)
-    if replaced:
-        checkpoints.drop(connection, head, replaced, "replaced", lease.run)
-    if close is not None:
-        _close(connection, head, lease, last, from_epoch, close)
+        report.check(epoch, to_epoch)
+        result = _write(connection, head, lease.run, report, epoch)
+    finish(connection, head, lease, checkpoint, close, replaced)
     heads.advance(connection, head)
     return result
 
 
-def checked(report: Report, done: int, granted: int) -> None:
-    """Refuse gaps, epochs that were not granted, and losses that are no numbers."""
-    first, count = report.first_epoch, len(report.losses)
-    if not 1 <= first <= done + 1:
-        raise TellError(f"epoch {first} cannot follow epoch {done}: curves have no gaps")
-    if first + count - 1 > granted:
-        raise TellError(f"epoch {first + count - 1} was not granted; the decision ends at epoch {granted}")
-    finite_losses(report.losses)
-    for what, values in (("seconds", report.seconds), ("metrics", report.metrics)):
-        if values and len(values) != count:
-            raise TellError(f"{count} losses but {len(values)} {what} were told")
+def finish(
+    connection: Connection,
+    head: Head,
+    lease: Lease,
+    checkpoint: Checkpoint | None,
+    close: Closing | None,
+    replaced: Sequence[int],
+) -> None:
+    """Record a checkpoint, and the end of a decision; its lease has been ended by then."""
+    epoch, from_epoch, _ = _pending(connection, head.study, lease)
+    if checkpoint is not None:
+        rows.add_checkpoint(connection, head, lease.run, epoch, checkpoint)
+    if replaced:
+        rows.drop_checkpoints(connection, head, replaced, "replaced", lease.run)
+    if close is None:
+        return
+    rules.check_told(close, lease.decision, from_epoch, epoch)
+    told = epoch > from_epoch or close == "diverged"
+    row = {"state": "told" if told else "cancelled", "outcome": close, "reached": epoch}
+    where = (decisions.c.study == head.study, decisions.c.number == lease.decision)
+    connection.execute(update(decisions).where(*where).values(**row, closed=head.change, change=head.change))
+    state, outcome = closed_state(close, epoch, head.max_epochs)
+    where = (runs.c.study == head.study, runs.c.run == lease.run)
+    connection.execute(update(runs).where(*where).values(state=state, outcome=outcome, change=head.change))
 
 
-def finite_losses(losses: Sequence[object]) -> None:
-    """Refuse what is no finite number: a diverged run is a state, not a loss."""
-    for loss in losses:
-        if isinstance(loss, bool) or not isinstance(loss, int | float) or not math.isfinite(loss):
-            raise TellError(f"the loss {loss!r} is no finite number; close the decision as diverged instead")
+def _pending(connection: Connection, study: int, lease: Lease) -> tuple[int, int, int]:
+    """The run's last epoch, and where its pending decision begins and ends."""
+    found = connection.execute(_PENDING, {"study": study, "run": lease.run, "decision": lease.decision}).one_or_none()
+    if found is None:
+        raise rules.closed_before(lease)
+    return found.epochs, found.from_epoch, found.to_epoch
 
 
-def rows(study: int, run: int, report: Report, after: int = 0) -> list[dict[str, Any]]:
-    """What is in the rows of the epochs after `after`, but for the change."""
+def _write(connection: Connection, head: Head, run: int, report: Report, epoch: int) -> Recorded:
+    repeated: tuple[int, ...] = ()
+    different: tuple[int, ...] = ()
+    last = max(epoch, report.first_epoch + len(report.losses) - 1)
+    if report.first_epoch <= epoch:
+        repeated, different = _compare(connection, head, run, report, epoch)
+    if last > epoch:
+        insert_epochs(connection, head, run, report, epoch)
+        grown = {"of_study": head.study, "of_run": run, "new_epochs": last, "new_change": head.change}
+        connection.execute(_GROW, grown)
+    return Recorded(head.change, last, repeated, different)
+
+
+def _compare(
+    connection: Connection, head: Head, run: int, report: Report, epoch: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which of the reported epochs were recorded before, and which of those had another loss."""
+    between = epochs.c.epoch.between(report.first_epoch, min(epoch, report.first_epoch + len(report.losses) - 1))
+    query = select(epochs.c.epoch, epochs.c.loss).where(epochs.c.study == head.study, epochs.c.run == run, between)
+    kept = {row.epoch: row.loss for row in connection.execute(query.order_by(epochs.c.epoch))}
+    different = {e: loss for e, loss in kept.items() if report.losses[e - report.first_epoch] != loss}
+    if different:
+        message, details = rules.differing_losses(run, report, different)
+        rows.add_event(connection, head, "loss differs", message, run, min(different), details)
+    return tuple(kept), tuple(different)
+
+
+def insert_epochs(connection: Connection, head: Head, run: int, report: Report, after: int = 0) -> None:
+    """Rows of the epochs after `after`."""
+    values = [{**row, "change": head.change} for row in _epoch_rows(head.study, run, report, after)]
+    connection.execute(_INSERT, values)
+
+
+def _epoch_rows(study: int, run: int, report: Report, after: int = 0) -> list[dict[str, Any]]:
+    """The rows of the epochs after `after`, without the change."""
     count = len(report.losses)
     seconds = report.seconds or (math.nan,) * count
     metrics: Sequence[Mapping[str, Any] | None] = report.metrics or (None,) * count
@@ -126,87 +179,67 @@ def rows(study: int, run: int, report: Report, after: int = 0) -> list[dict[str,
     ]
 
 
-def _written(connection: Connection, head: Head, run: int, report: Report, done: int, last: int) -> Recorded:
-    repeated: tuple[int, ...] = ()
-    different: tuple[int, ...] = ()
-    if report.first_epoch <= done:
-        repeated, different = _compared(connection, head, run, report, done)
-    if last > done:
-        insert_epochs(connection, head, run, report, done)
-        grown = {"of_study": head.study, "of_run": run, "new_epochs": last, "new_change": head.change}
-        connection.execute(_GROWN, grown)
-    return Recorded(head.change, last, repeated, different)
-
-
-def insert_epochs(connection: Connection, head: Head, run: int, report: Report, after: int = 0) -> None:
-    """Rows of the epochs after `after`."""
-    connection.execute(_INSERT, [{**row, "change": head.change} for row in rows(head.study, run, report, after)])
-
-
-def _compared(
-    connection: Connection, head: Head, run: int, report: Report, done: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which of the reported epochs were recorded before, and which of those had another loss."""
-    between = epochs.c.epoch.between(report.first_epoch, min(done, report.first_epoch + len(report.losses) - 1))
-    query = select(epochs.c.epoch, epochs.c.loss).where(epochs.c.study == head.study, epochs.c.run == run, between)
-    kept = {row.epoch: row.loss for row in connection.execute(query.order_by(epochs.c.epoch))}
-    again = {epoch: report.losses[epoch - report.first_epoch] for epoch in kept}
-    different = tuple(epoch for epoch in kept if again[epoch] != kept[epoch])
-    if different:
-        first = different[0]
-        message = (
-            f"run {run} was trained again from epoch {report.first_epoch} and {len(different)} loss(es) differ; "
-            f"at epoch {first} the recorded {kept[first]!r} stays, {again[first]!r} came now"
-        )
-        details = {
-            "epochs": list(different),
-            "kept": [kept[e] for e in different],
-            "again": [again[e] for e in different],
-        }
-        events.add(connection, head, "loss differs", message, run, first, details)
-    return tuple(kept), different
-
-
-def close(connection: Connection, head: Head, lease: Lease, how: Closing) -> None:
-    """End a decision that has all its losses; its lease has been ended."""
-    facts = connection.execute(
-        _FACTS, {"study": head.study, "run": lease.run, "decision": lease.decision}
-    ).one_or_none()
-    if facts is None:
-        raise TellError(f"decision {lease.decision} of run {lease.run} was told or cancelled before")
-    _close(connection, head, lease, facts.epochs, facts.from_epoch, how)
-
-
-def _close(connection: Connection, head: Head, lease: Lease, last: int, from_epoch: int, close: Closing) -> None:
-    """End a decision: what is left of it is given back."""
-    state = "told" if last > from_epoch or close == "diverged" else "cancelled"
-    if state == "cancelled" and close == "told":
-        raise TellError(f"decision {lease.decision} has no loss yet; close it as interrupted or failed")
-    run_state, outcome = _ended(close, last, head.max_epochs)
-    row = {"state": state, "outcome": close, "reached": last, "closed": head.change, "change": head.change}
-    where = (decisions.c.study == head.study, decisions.c.number == lease.decision)
-    connection.execute(update(decisions).where(*where).values(row))
-    row = {"state": run_state, "outcome": outcome, "change": head.change}
-    connection.execute(update(runs).where(runs.c.study == head.study, runs.c.run == lease.run).values(row))
-
-
-def _ended(close: Closing, last: int, max_epochs: int) -> tuple[str, str]:
-    """State and outcome of a run after its decision was closed."""
-    if close == "diverged":
-        return "diverged", ""
-    if close in ("failed", "out_of_memory"):
-        return "failed", close
-    return ("finished" if last >= max_epochs else "frozen"), ("interrupted" if close == "interrupted" else "")
-
-
-def add_run(connection: Connection, head: Head, config: Mapping[str, Any], report: Report, diverged: bool) -> int:
-    """A curve from elsewhere, as evidence; it is never trained here."""
-    finite_losses(report.losses)
-    if report.first_epoch != 1 or len(report.losses) > head.max_epochs or not (report.losses or diverged):
-        raise TellError(f"a curve from elsewhere has 1 to {head.max_epochs} losses from epoch 1")
+def add_run(connection: Connection, head: Head, config: Mapping[str, Any], report: Report) -> int:
+    """Add an imported learning curve; returns the number of its run."""
+    report.check_added(head.max_epochs)
     head.runs += 1
-    state = "diverged" if diverged else "finished"
-    deciding.insert_run(connection, head, head.runs, config, state, len(report.losses), added=True)
+    run = Run(head.runs, config, report.losses, state="diverged" if report.diverged else "finished", added=True)
+    insert_run(connection, head, run)
     if report.losses:
-        insert_epochs(connection, head, head.runs, report)
+        insert_epochs(connection, head, run.number, report)
     return head.runs
+
+
+# Decisions.
+
+
+def commit(
+    connection: Connection, head: Head, draft: DecisionDraft, basis: int, here: Process
+) -> tuple[Decision, Lease]:
+    """Insert a decision, close its requests and grant the lease of its run; the decision lease has been checked."""
+    if not draft.reason:
+        raise StudyError("a decision needs a reason")
+    if draft.run is None:
+        head.runs += 1
+        run = Run(head.runs, dict(draft.config))
+    else:
+        run = _frozen(connection, head, draft.run)
+    rules.check_advance(run, draft.to_epoch, head.max_epochs)
+    if draft.run is None:
+        insert_run(connection, head, run, state="pending")
+    else:
+        where = (runs.c.study == head.study, runs.c.run == run.number)
+        connection.execute(update(runs).where(*where).values(state="pending", outcome="", change=head.change))
+    head.decisions += 1
+    kind: Kind = "start" if run.epoch == 0 else "thaw"
+    reason = documents.printable(draft.reason)
+    decision = Decision(head.decisions, kind, run.number, run.config, run.epoch, draft.to_epoch, reason)
+    basket = documents.dump([asdict(entry) | {"config": dict(entry.config)} for entry in draft.basket])
+    insert_decision(connection, head, decision, basis=basis, basket=basket)
+    for request in draft.requests:
+        rows.close_request(connection, head, request)
+    return decision, leases.grant(connection, head.study, run.number, decision.number, here)
+
+
+def insert_decision(connection: Connection, head: Head, decision: Decision, **others: Any) -> None:
+    """A new row of a decision, pending unless `others` say more."""
+    row: dict[str, Any] = {"study": head.study, "number": decision.number, "kind": decision.kind, "run": decision.run}
+    row |= {"from_epoch": decision.from_epoch, "to_epoch": decision.to_epoch, "reason": decision.reason}
+    row |= {"definition": head.definition, "basis": 0, "basket": "[]", "state": "pending", "outcome": ""}
+    connection.execute(insert(decisions).values(row | {"committed": head.change, "change": head.change} | others))
+
+
+def _frozen(connection: Connection, head: Head, number: int) -> Run:
+    """A run as far as its row says; its losses are not read, only counted."""
+    where = (runs.c.study == head.study, runs.c.run == number)
+    row = connection.execute(select(runs.c.config, runs.c.epochs, runs.c.state).where(*where)).one_or_none()
+    if row is None:
+        raise rules.unknown_run(number, head.runs)
+    return Run(number, documents.load(row.config), (math.nan,) * row.epochs, state=row.state)
+
+
+def insert_run(connection: Connection, head: Head, run: Run, state: str = "") -> None:
+    """A new row of a run."""
+    row = {"study": head.study, "run": run.number, "config": documents.dump(dict(run.config)), "epochs": run.epoch}
+    row |= {"state": state or run.state, "outcome": run.outcome, "added": run.added}
+    connection.execute(insert(runs).values(**row, created=head.change, change=head.change))

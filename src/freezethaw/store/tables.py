@@ -1,8 +1,8 @@
-"""The tables. Every row belongs to a study and carries the study's change counter of when it last changed.
+"""The tables and their version. Every row belongs to a study and carries the study's change counter of its last change.
 
-All writes to one study happen one after the other (its row is locked first), so change counters are in commit order:
-whoever knows everything up to change c asks for rows with a greater one. Rows that end keep when they began and ended,
-so that the content of the store as of any earlier change can be read too, which is what a replay needs.
+Writes to one study are serialised (its row is locked first), so change counters are in commit order: a reader that
+knows everything up to change c queries rows with a greater one. Rows record when they began and ended, so that the
+state at any earlier change can be read too, which a replay needs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -22,10 +23,17 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
 )
 
-SCHEMA_VERSION = 1
-DECISIONS = 0  # stands for the run in the lease to decide; runs count from 1
+from freezethaw.errors import StoreError
+from freezethaw.store.database import Database
+
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 _Whole = Integer().with_variant(BigInteger, "postgresql")
@@ -55,15 +63,15 @@ studies = Table(
     Column("id", _Whole, primary_key=True, autoincrement=True),
     _text("uid", unique=True),  # names the folder of its checkpoints
     _text("name", unique=True),
-    _whole("definition"),  # the version in force
+    _whole("definition"),  # the current version
     _whole("max_epochs"),
     _whole("change"),  # grows by one with each transaction
-    _whole("runs"),  # how many there are: numbers are never given twice
+    _whole("runs"),  # their number: numbers are never reused
     _whole("decisions"),
-    _whole("wishes"),
+    _whole("requests"),
     _whole("checkpoints"),
     _text("created"),  # for people; never compared
-    sqlite_autoincrement=True,  # a deleted study's id is not given to another, whom its workers would write to
+    sqlite_autoincrement=True,  # a deleted study's id is never reused: its workers must not write to another study
 )
 
 definitions = Table(
@@ -73,7 +81,7 @@ definitions = Table(
     _key("version"),
     _whole("change"),
     _text("document"),
-    _text("difference"),  # from the version before, in words
+    _text("difference"),  # from the version before, for people
 )
 
 runs = Table(
@@ -103,7 +111,7 @@ epochs = Table(
         CheckConstraint("loss BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308"),
         nullable=False,
     ),
-    Column("seconds", Double, nullable=True),  # NULL where not told
+    Column("seconds", Double, nullable=True),  # NULL if unknown
     Column("metrics", Text, nullable=True),
     _whole("change"),
     ForeignKeyConstraint(["study", "run"], ["freezethaw_runs.study", "freezethaw_runs.run"], ondelete="CASCADE"),
@@ -121,8 +129,8 @@ decisions = Table(
     _whole("to_epoch"),
     _text("reason"),
     _text("basket"),
-    _whole("definition"),  # the version it was taken under
-    _whole("basis"),  # the change up to which the decider had seen the store
+    _whole("definition"),  # the version it was decided under
+    _whole("basis"),  # the last change known to the decision
     _text("state"),  # pending, told, cancelled
     _text("outcome"),
     Column("reached", _Whole, nullable=True),  # the run's epoch when it ended
@@ -138,7 +146,7 @@ sampler_states = Table(
     metadata,
     _study(primary_key=True),
     _key("decision"),
-    Column("base", _Whole, nullable=True),  # the decision whose state this is a difference to; NULL: whole
+    Column("base", _Whole, nullable=True),  # the decision to whose samples this is a difference; NULL: full
     _text("document"),
 )
 
@@ -148,7 +156,7 @@ leases = Table(
     _study(primary_key=True),
     _key("run"),
     _whole("token"),  # only grows
-    _whole("beat"),  # the holder lives as long as this moves
+    _whole("beat"),  # the heartbeat counter
     Column("held", Boolean, nullable=False),
     _whole("decision"),
     _text("host"),
@@ -157,8 +165,8 @@ leases = Table(
     _text("started"),
 )
 
-wishes = Table(
-    "freezethaw_wishes",
+requests = Table(
+    "freezethaw_requests",
     metadata,
     _study(primary_key=True),
     _key("number"),
@@ -180,7 +188,7 @@ checkpoints = Table(
     _text("sha256"),
     _whole("bytes"),
     _text("state"),  # kept, replaced, evicted, damaged
-    _whole("created"),  # the change that brought it
+    _whole("created"),  # the change that added it
     _whole("change"),
     Index("freezethaw_checkpoints_run", "study", "run"),
     Index("freezethaw_checkpoints_change", "study", "change"),
@@ -200,3 +208,64 @@ events = Table(
     _text("at"),  # for people; never compared
     sqlite_autoincrement=True,
 )
+
+
+def prepare(database: Database) -> None:
+    """Create the tables if there are none, migrate those of an older version, refuse those of a newer one."""
+    with database.reading() as connection:
+        found = _version(connection)
+    if found is None:
+        if database.sqlite:
+            database.use_write_ahead_log()
+        with database.writing() as connection:
+            database.lock_names(connection)
+            found = _create(connection)
+    if found < SCHEMA_VERSION:
+        with database.writing() as connection:
+            database.lock_names(connection)
+            found = _migrate(connection)
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"the store {database.shown} was written by a newer freezethaw (schema version {found}; this one knows "
+            f"{SCHEMA_VERSION}): upgrade freezethaw here"
+        )
+
+
+def _create(connection: Connection) -> int:
+    found = _version(connection)  # another process may have been quicker
+    if found is None:
+        metadata.create_all(connection)
+        connection.execute(insert(meta).values(key="schema_version", value=str(SCHEMA_VERSION)))
+        found = SCHEMA_VERSION
+    return found
+
+
+# version -> statements that lead to the next one
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE freezethaw_wishes RENAME TO freezethaw_requests",
+        "ALTER TABLE freezethaw_studies RENAME COLUMN wishes TO requests",
+    ),
+}
+
+
+def _migrate(connection: Connection) -> int:
+    found = _version(connection) or 0  # another process may have been quicker
+    while found in MIGRATIONS:
+        for statement in MIGRATIONS[found]:
+            connection.execute(text(statement))
+        found += 1
+        connection.execute(update(meta).where(meta.c.key == "schema_version").values(value=str(found)))
+    return found
+
+
+def _version(connection: Connection) -> int | None:
+    if not inspect(connection).has_table(meta.name):
+        return None
+    value = connection.execute(select(meta.c.value).where(meta.c.key == "schema_version")).scalar()
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise StoreError(f"the store's schema version is damaged: {value!r}") from None

@@ -48,7 +48,9 @@ class StudySearch(Searcher):
     """Creates a trial for each run that the study starts."""
 
     def __init__(self, registry: TrialRegistry) -> None:
-        super().__init__(metric=registry.metric, mode="max" if registry.study.direction == "maximize" else "min")
+        super().__init__(
+            metric=registry.metric, mode="max" if registry.study.definition.direction == "maximize" else "min"
+        )
         self._registry = registry
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
@@ -93,10 +95,9 @@ class StudyScheduler(TrialScheduler):
 
     def set_search_properties(self, metric: str | None, mode: str | None, **_: Any) -> bool:
         """Raise if the metric or the mode of the `TuneConfig` was changed."""
-        wanted = "max" if self._registry.study.direction == "maximize" else "min"
-        if (metric, mode) != (self._registry.metric, wanted):
+        if (metric, mode) != (self._registry.metric, self._registry.mode):
             raise StudyError(
-                f"the study is to {self._registry.study.direction} {self._registry.metric!r}, but the Tuner has "
+                f"the study has metric={self._registry.metric!r}, mode={self._registry.mode!r}, but the Tuner has "
                 f"metric={metric!r}, mode={mode!r}; use those that ray_tune_config(study, metric=...) sets"
             )
         return True

@@ -16,8 +16,8 @@ from typing import Any, Literal, NoReturn
 
 from freezethaw.errors import AllPending, FreezeThawError, StudyError, StudyFinished, TellError
 from freezethaw.records import Config, Decision, Outcome
-from freezethaw.runtime.worker import HOPELESS, HOPELESS_NOW
-from freezethaw.study import Study
+from freezethaw.runtime.worker import FAILURES_IN_A_ROW, FIRST_FAILURES
+from freezethaw.study import Study, session_of
 
 Action = Literal["continue", "freeze", "stop"]
 
@@ -51,6 +51,7 @@ class TrialRegistry:
 
     def __init__(self, study: Study, metric: str, workers: int) -> None:
         self.study, self.metric, self.workers = study, metric, workers
+        self.mode = "max" if study.definition.maximize else "min"
         self._runs: dict[str, int] = {}  # run by trial, for trials that can be resumed
         self._assignments: dict[str, Assignment] = {}  # by trial
         self._starts: deque[Decision] = deque()  # new runs without a trial
@@ -153,7 +154,7 @@ class TrialRegistry:
         self.close(trial, outcome)
         self._early_failures = self._early_failures + 1 if early else 0
         trained = any(run.losses for run in self.study.runs)
-        if self._early_failures >= (HOPELESS_NOW if trained else HOPELESS):
+        if self._early_failures >= (FAILURES_IN_A_ROW if trained else FIRST_FAILURES):
             raise StudyError(
                 f"{self._early_failures} trials in a row failed before their first epoch; "
                 "see error.txt in the trial folders that Tune lists above"
@@ -183,7 +184,7 @@ class TrialRegistry:
         if not self._assignments and not self._starts:
             self._idle = False
         while not self._idle and len(self._assignments) + len(self._starts) < self.workers:
-            while (orphan := self.study.take_over()) is not None:  # its process died, e.g. an earlier driver
+            while (orphan := session_of(self.study).take_over()) is not None:  # its process died
                 self.study.cancel(orphan)
             try:
                 decision = self.study.ask()
@@ -237,10 +238,7 @@ def register(registry: TrialRegistry) -> TrialRegistry:
 
 def _identity(study: Study) -> object:
     """Equal for two objects of the same stored study."""
-    try:
-        return study.shared.stored.uid
-    except StudyError:  # in memory
-        return id(study)
+    return session_of(study).storage.uid
 
 
 def find(name: str) -> TrialRegistry | UnavailableRegistry:

@@ -1,0 +1,158 @@
+"""Configurations as the model sees them, and those that may be started: from a list, or proposed from the space.
+
+Proposals are a low-discrepancy sample of the space, refined around the best configurations so far.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.errors import SpaceError
+from freezethaw.records import Config, Run
+from freezethaw.space import Space
+
+Array = NDArray[np.float64]
+
+LISTED = 256  # candidates of a longer list that are compared in one decision, drawn at random
+EVEN = 192  # proposals from the low-discrepancy sequence
+NEAR = 64  # proposals around the best runs
+STEPS = (0.02, 0.05, 0.15)  # standard deviations of the steps away from a good configuration, in the unit cube
+GUESS_STEP = 0.1
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Configurations that may be started: their features, and a function that gives each as a configuration."""
+
+    features: Array  # (C, columns)
+    config: Callable[[int], Config]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+class Configurations:
+    """Encodes configurations and remembers the result, by the run's number or the candidate's index.
+
+    New configurations come from `space`. `union` also holds configurations of earlier versions of the space, since
+    bounds may be changed during a study; the model's features are those of the union.
+    """
+
+    def __init__(self, space: Space, candidates: Sequence[Config] | None, union: Space | None = None) -> None:
+        self.space, self.union = space, union or space
+        self.candidates = candidates
+        self._listed = self.union.features_of(candidates or ())
+        self._listed_keys = [self.union.key(c) for c in candidates or ()]
+        self._features: dict[int, Array] = {}
+        self._keys: dict[int, Hashable] = {}
+
+    def features(self, runs: Sequence[Run]) -> Array:
+        """(N, columns) of these runs."""
+        for run in runs:
+            if run.number not in self._features:
+                self._features[run.number] = self.union.features(run.config)
+        columns = len(self.union.lengths)
+        return np.array([self._features[run.number] for run in runs]).reshape(len(runs), columns)
+
+    def new(self, runs: Sequence[Run], best: Sequence[Run], repeats: int, rng: np.random.Generator) -> Candidates:
+        """Configurations that may be started, each at most `repeats` times; `best` are the centres of refinement."""
+        if self.candidates is not None:
+            return self._unstarted(self.candidates, runs, repeats, rng)
+        centres = [run.config for run in best if self._within_bounds(run.config)]
+        return self._propose(centres, self.features(runs), repeats, rng)
+
+    def _unstarted(
+        self, candidates: Sequence[Config], runs: Sequence[Run], repeats: int, rng: np.random.Generator
+    ) -> Candidates:
+        """Candidates of the list that were started fewer than `repeats` times."""
+        for run in runs[len(self._keys) :]:
+            self._keys[run.number] = self.union.key(run.config)
+        started = Counter(self._keys.values())
+        rest = np.array([i for i, key in enumerate(self._listed_keys) if started[key] < repeats], dtype=np.int64)
+        if len(rest) > LISTED:
+            rest = rng.choice(rest, size=LISTED, replace=False)
+        configs = [candidates[i] for i in rest]
+        return Candidates(self._listed[rest], lambda i: configs[i])
+
+    def _propose(self, best: Sequence[Config], started: Array, repeats: int, rng: np.random.Generator) -> Candidates:
+        """Distinct configurations started fewer than `repeats` times; `started` are the features of all runs.
+
+        The user's guesses matter less as runs come in.
+        """
+        space, d = self.space, len(self.space)
+        if space.size <= EVEN + NEAR:
+            configs = list(space.enumerate())
+            features = self.union.features_of(configs)
+            kept = _unstarted_rows(features, started, repeats)
+            return Candidates(features[kept], lambda i: configs[kept[i]])
+        guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
+        centres = np.array([space.unit(c) for c in best]).reshape(-1, d)
+        units = np.concatenate(
+            [
+                around_guesses(space, guessed, rng),
+                low_discrepancy(EVEN - guessed, d, rng),
+                near(centres, NEAR if best else 0, rng),
+                centres if repeats > 1 else np.empty((0, d)),
+            ]
+        )
+        features = self._features_of_units(units)
+        _, first = np.unique(features, axis=0, return_index=True)
+        kept = np.sort(first)
+        kept = kept[_unstarted_rows(features[kept], started, repeats)]
+        return Candidates(features[kept], lambda i: space.config(units[kept[i]]))
+
+    def _within_bounds(self, config: Config) -> bool:
+        """Whether a configuration lies within the current bounds."""
+        if self.union is self.space:
+            return True
+        try:
+            self.space.validate(config)
+        except SpaceError:
+            return False
+        return True
+
+    def _features_of_units(self, units: Array) -> Array:
+        """(C, columns) of points in the cube of `space`."""
+        if self.union is self.space:
+            return self.space.features_of_units(units)
+        return self.union.features_of([self.space.config(unit) for unit in units])
+
+
+def low_discrepancy(count: int, dimensions: int, rng: np.random.Generator) -> Array:
+    """(count, dimensions) points of the R sequence (Roberts 2018), shifted at random."""
+    root = 2.0
+    for _ in range(60):  # the positive root of x^(d+1) = x + 1, by fixed-point iteration
+        root = (1 + root) ** (1 / (dimensions + 1))
+    steps = root ** -np.arange(1.0, dimensions + 1.0)
+    return np.asarray((rng.random(dimensions) + np.outer(np.arange(1.0, count + 1.0), steps)) % 1.0)
+
+
+def near(centres: Array, count: int, rng: np.random.Generator) -> Array:
+    """Points around good ones: steps of several sizes, in some of the dimensions only."""
+    if not len(centres):
+        return np.empty((0, centres.shape[1]))
+    chosen = centres[rng.integers(len(centres), size=count)]
+    size = rng.choice(STEPS, size=(count, 1))
+    moved = rng.random(chosen.shape) < np.maximum(0.5, 1.0 / chosen.shape[1])
+    return np.asarray(np.clip(chosen + size * moved * rng.standard_normal(chosen.shape), 0.0, 1.0))
+
+
+def around_guesses(space: Space, count: int, rng: np.random.Generator) -> Array:
+    """Points where guessed parameters are close to their guess and the others are anywhere."""
+    guesses = space.guesses()
+    units = low_discrepancy(count, len(space), rng)
+    for column, name in enumerate(space.names):
+        if name in guesses:
+            units[:, column] = np.clip(guesses[name] + GUESS_STEP * rng.standard_normal(count), 0.0, 1.0)
+    return units
+
+
+def _unstarted_rows(features: Array, started: Array, repeats: int) -> NDArray[np.int64]:
+    """Indices of the rows that were started fewer than `repeats` times; equal features mean equal configurations."""
+    known = Counter(row.tobytes() for row in started)
+    return np.array([i for i, row in enumerate(features) if known[row.tobytes()] < repeats], dtype=np.int64)

@@ -1,0 +1,103 @@
+"""The definition of a study: its space and how it decides. Storage keeps it as plain JSON, one version per change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Budget, Config, Prices, direction_sign
+from freezethaw.space import Space
+
+Direction = Literal["minimize", "maximize"]
+MODELS = ("drift", "luck", "paper")
+
+
+@dataclass(frozen=True)
+class StudyDefinition:
+    """With the state, the hyperparameter samples and the number of a decision, this determines the decision."""
+
+    space: Space
+    max_epochs: int
+    direction: Direction = "minimize"
+    seed: int = 0
+    policy: str = "improvement_rate"
+    model: str = "drift"
+    candidates: tuple[Config, ...] | None = None  # None: anywhere in the space
+    budget: Budget = field(default_factory=Budget)
+    finish_best: bool = False  # keep enough of the budget to train the best run to the end
+    prices: Prices = field(default_factory=Prices)
+    repeats: int = 1  # how often one configuration may be started
+    stopped: bool = False  # by the user
+    banned: tuple[int, ...] = ()  # runs that the user does not want advanced
+    pinned: tuple[int, ...] = ()  # runs whose checkpoints are kept regardless of the disk budget
+
+    def __post_init__(self) -> None:
+        _check_choice("direction", self.direction, ("minimize", "maximize"))
+        _check_choice("model", self.model, MODELS)
+        _check_positive("max_epochs", self.max_epochs)
+        _check_positive("repeats", self.repeats)
+
+    @property
+    def sign(self) -> float:
+        """Losses times this are minimised."""
+        return direction_sign(self.direction)
+
+    @property
+    def maximize(self) -> bool:
+        """Whether large losses are good."""
+        return self.direction == "maximize"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings. What the user did to a running study is included only if something was done."""
+        user = {"stopped": self.stopped, "banned": list(self.banned), "pinned": list(self.pinned)}
+        return {key: value for key, value in user.items() if value} | {
+            "space": self.space.to_dict(),
+            "max_epochs": self.max_epochs,
+            "direction": self.direction,
+            "seed": self.seed,
+            "policy": self.policy,
+            "model": self.model,
+            "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
+            "budget": asdict(self.budget),
+            "finish_best": self.finish_best,
+            "prices": asdict(self.prices),
+            "repeats": self.repeats,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> StudyDefinition:
+        """The definition that `to_dict` wrote."""
+        space = Space.from_dict(plain["space"])
+        return cls(
+            space=space,
+            max_epochs=plain["max_epochs"],
+            direction=plain["direction"],
+            seed=plain["seed"],
+            policy=plain["policy"],
+            model=plain["model"],
+            candidates=validated(space, plain["candidates"]),
+            budget=Budget(**plain["budget"]),
+            finish_best=plain["finish_best"],
+            prices=Prices(**plain.get("prices", {})),
+            repeats=plain.get("repeats", 1),
+            stopped=bool(plain.get("stopped")),
+            banned=tuple(plain.get("banned", ())),
+            pinned=tuple(plain.get("pinned", ())),
+        )
+
+
+def validated(space: Space, candidates: Sequence[Config] | None) -> tuple[Config, ...] | None:
+    """Candidates as configurations of the space."""
+    return None if candidates is None else tuple(space.validate(config) for config in candidates)
+
+
+def _check_positive(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise StudyError(f"{what} must be a positive integer, not {value!r}")
+
+
+def _check_choice(what: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise StudyError(f"{what} must be one of {', '.join(known)}, not {value!r}")

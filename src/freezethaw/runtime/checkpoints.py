@@ -1,0 +1,204 @@
+"""Checkpoints of a study: written completely, recorded with their losses, verified before they are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from freezethaw.errors import CheckpointError
+from freezethaw.records import Best, Checkpoint, Lease
+from freezethaw.runtime.checkpoint_storage import storage_at
+from freezethaw.store import Storage
+from freezethaw.study import StudyReader
+from freezethaw.trainers.protocol import Save
+
+GB = 1_000_000_000
+NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
+Mark = tuple[int, int]  # run and epoch
+# how likely each run is to be thawed, and which checkpoints must stay
+Relevance = Callable[[Sequence[Checkpoint]], tuple[Mapping[int, float], Collection[Mark]]]
+LATEST = 2  # checkpoints of a run that are kept: the last one, and one to fall back on
+
+
+def saved_near(study: StudyReader, best: Best, kept: Sequence[Checkpoint]) -> Best:
+    """A best or recommended epoch with its checkpoint; if it was not saved, the best saved epoch of its run."""
+    losses = study.runs[best.run - 1].losses
+    mine = sorted((c for c in kept if c.run == best.run), key=lambda c: study.sign * losses[c.epoch - 1])
+    found = next((c for c in mine if c.epoch == best.epoch), mine[0] if mine else None)
+    if found is None:
+        return best
+    return replace(best, epoch=found.epoch, loss=losses[found.epoch - 1], checkpoint=Path(found.place))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A verified copy of a checkpoint."""
+
+    folder: Path
+    epoch: int
+
+
+class CheckpointManager:
+    """Writes, verifies and evicts. Only the holder of a run's lease writes or cleans in that run's folder."""
+
+    def __init__(self, study: Storage, folder: Path | str, gb: float | None = None) -> None:
+        self._study, self._files = study, storage_at(folder, study.durable)
+        self._allowed = None if gb is None else int(gb * GB)
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
+        self._open: set[str] = set()  # copies that are in use
+        self._warned = False  # that the budget is too small
+        self._home = f"{readable or 'study'}-{study.uid[:16]}"
+
+    def save(self, lease: Lease, epoch: int, save: Save) -> Checkpoint:
+        """Write a checkpoint; it exists once it is recorded together with its losses.
+
+        Raises CheckpointError if it cannot be written; then nothing is left behind, and older ones stay.
+        """
+        name = f"{self._of_run(lease.run)}/epoch-{epoch}-{lease.token}-{secrets.token_hex(4)}"
+        try:
+            found = self._files.write(name, save)
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint of run {lease.run} at epoch {epoch} could not be saved: {error}. Earlier ones stay; "
+                "free disk space, or lower the disk budget (gb)"
+            ) from error
+        if not found.bytes:
+            self._files.remove(name)
+            raise CheckpointError(f"the checkpoint of run {lease.run} at epoch {epoch} is empty: save wrote no file")
+        return Checkpoint(lease.run, epoch, name, found.sha256, found.bytes)
+
+    @contextlib.contextmanager
+    def load(self, lease: Lease) -> Iterator[Loaded | None]:
+        """A verified copy of the newest good checkpoint of a run, within the context; None if there is none.
+
+        One that is damaged, missing or of another run is marked so, with an event, and never returned.
+        """
+        home = self._of_run(lease.run)
+        with tempfile.TemporaryDirectory(prefix=".loading-", dir=self._files.temporary(home)) as folder:
+            name = f"{home}/{Path(folder).name}"
+            self._open.add(name)
+            try:
+                yield self._newest_good(lease, Path(folder))
+            finally:
+                self._open.remove(name)
+
+    def newest(self, run: int) -> Checkpoint | None:
+        """The record of the newest checkpoint of a run."""
+        return max(self._study.checkpoints(run), key=lambda r: (r.epoch, r.number), default=None)
+
+    def replaced(self, run: int, best: Collection[Mark] = (), coming: int = 1) -> tuple[Checkpoint, ...]:
+        """Checkpoints that `coming` new ones replace; if disk space is short, all but the last."""
+        everything = self._study.checkpoints()
+        mine = sorted((c for c in everything if c.run == run), key=lambda record: (record.epoch, record.number))
+        size = sum(c.bytes for c in everything) + coming * max((c.bytes for c in mine), default=0)
+        latest = LATEST if self._allowed is None or size <= self._allowed else 1
+        old = mine[: max(len(mine) + coming - latest, 0)]
+        return tuple(record for record in old if (record.run, record.epoch) not in best)
+
+    def remove(self, records: Iterable[Checkpoint]) -> None:
+        """Remove the files of checkpoints that storage no longer lists."""
+        for record in records:
+            self._remove(record)
+
+    def tidy(self, lease: Lease, best: Collection[Mark] = ()) -> None:
+        """Remove checkpoints of the run that later ones replace, and files that a killed worker left behind."""
+        old = self.replaced(lease.run, best, coming=0)
+        if old:
+            self.remove(self._study.drop_checkpoints([r.number for r in old], "replaced", lease))
+        self.clean(lease)
+
+    def clean(self, lease: Lease) -> None:
+        """Remove files that a killed worker left behind."""
+        kept = {record.place for record in self._study.checkpoints(lease.run)} | self._open
+        for name in self._files.names(self._of_run(lease.run)):
+            if name not in kept:
+                self._files.remove(name)
+
+    def evict(self, relevance: Relevance) -> tuple[Checkpoint, ...]:
+        """Remove checkpoints of the runs least likely to be thawed until the rest is within the budget.
+
+        `relevance` is called only if disk space is short, and after the list was read: what other workers save
+        meanwhile is not considered.
+        """
+        kept = () if self._allowed is None else self._study.checkpoints()
+        if self._allowed is None or sum(c.bytes for c in kept) <= self._allowed:
+            return ()
+        leased = {lease.run for lease in self._study.leases()}
+        chances, best = relevance(kept)
+        gone = to_evict(kept, self._allowed, chances, leased, best)
+        evicted = self._study.drop_checkpoints([r.number for r in gone], "evicted") if gone else ()
+        self.remove(evicted)
+        self._warn_if_too_small(sum(c.bytes for c in kept) - sum(c.bytes for c in evicted))
+        return evicted
+
+    def _warn_if_too_small(self, left: int) -> None:
+        if self._allowed is not None and left > self._allowed and not self._warned:
+            self._warned = True
+            text = (
+                f"the checkpoints of the best epoch and of pending runs take {left / GB:.3g} GB, more than the budget "
+                f"of {self._allowed / GB:.3g} GB (gb); they stay, and other runs are thawed from their start"
+            )
+            self._study.add_event("disk budget exceeded", text)
+
+    def _newest_good(self, lease: Lease, folder: Path) -> Loaded | None:
+        for record in sorted(self._study.checkpoints(lease.run), key=lambda r: (-r.epoch, -r.number)):
+            copy = folder / str(record.number)
+            copy.mkdir()
+            try:
+                self._verify(record, copy)
+            except (CheckpointError, FileNotFoundError, NotADirectoryError) as error:
+                self._study.drop_checkpoints([record.number], "damaged", lease)
+                text = f"the checkpoint of run {record.run} at epoch {record.epoch} ({record.place}) {error}"
+                self._study.add_event("checkpoint not loaded", text, record.run, record.epoch)
+                continue
+            except OSError as error:  # nothing is wrong with the checkpoint: no space for a copy, or no connection
+                raise CheckpointError(f"the checkpoint {record.place} cannot be read: {error}") from error
+            return Loaded(copy, record.epoch)
+        return None
+
+    def _verify(self, record: Checkpoint, copy: Path) -> None:
+        name = NAME.fullmatch(record.place)
+        if name is None or (int(name[1]), int(name[2])) != (record.run, record.epoch):
+            raise CheckpointError("is recorded at another path than its own")
+        found = self._files.fetch(record.place, copy)
+        if found.sha256 != record.sha256:
+            raise CheckpointError(
+                f"is damaged: its content hash is {found.sha256[:12]}, recorded was {record.sha256[:12]} "
+                f"({found.bytes} bytes, recorded were {record.bytes})"
+            )
+
+    def _remove(self, record: Checkpoint) -> None:
+        if NAME.fullmatch(record.place):  # whatever storage says, nothing else is removed
+            self._files.remove(record.place)
+
+    def _of_run(self, run: int) -> str:
+        return f"{self._home}/run-{run}"
+
+
+def to_evict(
+    kept: Sequence[Checkpoint],
+    allowed: int,
+    chances: Mapping[int, float],
+    leased: Collection[int],
+    best: Collection[tuple[int, int]],
+) -> list[Checkpoint]:
+    """Checkpoints to remove so that the rest has at most `allowed` bytes, in order.
+
+    First those that a later one of the same run replaces, then those of the runs least likely to be thawed (`chances`
+    by run; an unknown run has none). Those of leased runs and of the best (run, epoch)s are never removed.
+    """
+    excess = sum(record.bytes for record in kept) - allowed
+    latest = {record.run: record.number for record in sorted(kept, key=lambda r: (r.epoch, r.number))}
+    free = [record for record in kept if record.run not in leased and (record.run, record.epoch) not in best]
+    gone = []
+    for record in sorted(free, key=lambda r: (latest[r.run] == r.number, chances.get(r.run, 0.0), r.number)):
+        if excess <= 0:
+            break
+        gone.append(record)
+        excess -= record.bytes
+    return gone

@@ -1,0 +1,228 @@
+"""The storage protocol: one study, kept in memory (`memory`) or in a SQL database (`sql_storage`).
+
+How a worker uses it:
+
+    lease = storage.acquire_decision_lease(watcher)       # None while another process decides
+    state = storage.load(state)                           # only what changed since; decide outside any transaction
+    decision, run_lease = storage.commit(lease, draft, state.change, samples)
+    storage.record(run_lease, Report(epoch, (loss,), (seconds,)), checkpoint)     # raises LeaseLost: stop training
+    storage.record(run_lease, close="told")               # or together with the last losses
+
+Every method is one transaction. A write shows the token of its lease, and an old token raises `LeaseLost`. A replay of
+decision n reads `load(at=decision(n).basis)` and `samples(before=n)`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from freezethaw.records import (
+    Checkpoint,
+    Closing,
+    Config,
+    Decision,
+    DecisionDraft,
+    DecisionRecord,
+    Event,
+    History,
+    Lease,
+    Recorded,
+    Report,
+    StudyState,
+)
+from freezethaw.store.processes import Process
+
+Definition = Mapping[str, Any]
+LEASE_SECONDS = 60.0
+DECIDING = 0  # stands for the run in the decision lease; runs count from 1
+GONE = ("replaced", "evicted", "damaged")  # why a checkpoint no longer exists
+
+
+@dataclass(frozen=True)
+class LeaseState:
+    """A lease as other processes see it."""
+
+    run: int
+    token: int
+    beat: int
+    held: bool
+    decision: int
+    holder: Process
+
+    def __str__(self) -> str:
+        return "the decision lease" if self.run == DECIDING else f"the lease of run {self.run}"
+
+
+class Watcher:
+    """One process's own observations of heartbeat counters. No wall clock is compared."""
+
+    def __init__(
+        self,
+        seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        here: Process | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self.here = here or Process.current()
+        self._seen: dict[Hashable, tuple[int, int, float]] = {}  # token, beat, when first seen so
+
+    def may_take(self, study: Hashable, lease: LeaseState) -> bool:
+        """Whether the lease is free, its holder is dead, or its counter has not changed for the lease time."""
+        if not lease.held or lease.holder.is_dead(self.here):
+            return True
+        now, key = self._clock(), (study, lease.run)
+        token, beat, since = self._seen.get(key, (-1, -1, now))
+        if (token, beat) != (lease.token, lease.beat):
+            self._seen[key] = lease.token, lease.beat, now
+            return False
+        return now - since >= self.seconds
+
+
+class Storage(Protocol):
+    """One study. Everything that a method writes appears together or not at all."""
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+
+    @property
+    def uid(self) -> str:
+        """A unique identifier, which names the folder of its checkpoints."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is recorded must survive a crash of the machine."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can use the study too."""
+
+    def close(self) -> None:
+        """Close connections. Leases stay as they are."""
+
+    # Reading.
+
+    def load(self, known: StudyState | None = None, at: int | None = None) -> StudyState:
+        """The state now, reading only what changed since `known`; or the state at an earlier change."""
+
+    def change(self) -> int:
+        """The study's change counter."""
+
+    def definition(self, version: int) -> Definition:
+        """One version of the definition."""
+
+    def history(self, known: History | None = None) -> History:
+        """All decisions and epochs, reading only what changed since `known`."""
+
+    def decision(self, number: int) -> DecisionRecord:
+        """One decision with its basket."""
+
+    def decisions(self, last: int, before: int | None = None) -> tuple[DecisionRecord, ...]:
+        """The newest decisions, or the newest before another one, oldest first, without baskets."""
+
+    def samples(self, before: int | None = None) -> Any:
+        """The newest hyperparameter samples as plain numbers, or those that decision `before` started from."""
+
+    def metrics(self, run: int) -> tuple[Mapping[str, Any], ...]:
+        """Other metrics of a run, one dict for each epoch."""
+
+    def checkpoints(self, run: int | None = None) -> tuple[Checkpoint, ...]:
+        """Checkpoints that exist, oldest first."""
+
+    def events(self, after: int = 0, most: int = 1000) -> tuple[Event, ...]:
+        """Events with a number greater than `after`, oldest first."""
+
+    def last_events(self, last: int) -> tuple[Event, ...]:
+        """The newest events, oldest first."""
+
+    def leases(self) -> tuple[LeaseState, ...]:
+        """Leases that are held, and those of pending decisions that nobody holds."""
+
+    def last_holder(self, run: int) -> Process | None:
+        """The process that holds the lease of a run, or held it last."""
+
+    # Leases.
+
+    def acquire_decision_lease(self, watcher: Watcher) -> Lease | None:
+        """The decision lease, if it is available now; else None: ask again with the same watcher."""
+
+    def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
+        """A pending decision whose worker is gone, with a new lease; None if there is none."""
+
+    def beat(self, lease: Lease) -> None:
+        """Advance the heartbeat counter. Raises LeaseLost."""
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back. Its decision stays pending, and any process may take it over at once."""
+
+    # Writing.
+
+    def commit(
+        self,
+        decision_lease: Lease,
+        draft: DecisionDraft,
+        basis: int,
+        samples: Any = None,
+        keep_lease: bool = False,
+        closing: Lease | None = None,
+        checkpoint: Checkpoint | None = None,
+        replaced: Sequence[int] = (),
+    ) -> tuple[Decision, Lease]:
+        """Commit a decision, the lease of its run and the samples after it.
+
+        `basis` is the change of the state that was decided on. `closing` is the lease of a decision, wholly recorded,
+        that ends as told; `checkpoint` is the new checkpoint of that run, and `replaced` are numbers of checkpoints
+        that it replaces. The decision lease is released unless `keep_lease`. Raises LeaseLost if another process
+        decides by now.
+        """
+
+    def record(
+        self,
+        lease: Lease,
+        report: Report | None = None,
+        checkpoint: Checkpoint | None = None,
+        close: Closing | None = None,
+        replaced: Sequence[int] = (),
+        deciding: Watcher | None = None,
+    ) -> Recorded:
+        """Record losses, the checkpoint that belongs to them, and the end of the decision.
+
+        `close` is None while training continues. `replaced`: numbers of the run's checkpoints that this replaces;
+        remove their files afterwards. `deciding`: acquire the decision lease too, if it is available. Raises LeaseLost
+        or TellError; then nothing is recorded.
+        """
+
+    def add_runs(self, curves: Iterable[tuple[Config, Report]]) -> list[int]:
+        """Add imported learning curves; returns the numbers of their runs."""
+
+    def drop_checkpoints(self, numbers: Iterable[int], why: str, holder: Lease | None = None) -> tuple[Checkpoint, ...]:
+        """Mark checkpoints as replaced, evicted or damaged. Remove the files of those returned afterwards.
+
+        Those of leased runs stay, unless `holder` is that lease.
+        """
+
+    def request(self, run: int | None, config: Config | None, to_epoch: int) -> int:
+        """Queue a request to start a configuration or to thaw a run; returns its number."""
+
+    def amend(self, changes: Definition) -> None:
+        """Change entries of the definition, such as the budget: a new version, which workers follow from then on."""
+
+    def set_tags(self, tags: Iterable[str]) -> None:
+        """Replace the study's tags."""
+
+    def set_disk_budget(self, gb: float | None) -> None:
+        """Record the disk budget of the checkpoints, for display."""
+
+    def add_event(
+        self,
+        kind: str,
+        text: str,
+        run: int | None = None,
+        epoch: int | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record an event."""

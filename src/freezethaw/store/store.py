@@ -1,0 +1,141 @@
+"""A store: the studies in a SQLite file or on a PostgreSQL server. Each method is one transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import and_, delete, func, select
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Lease, StudyInfo, StudyState
+from freezethaw.store import definitions, documents, heads, leases, study_rows
+from freezethaw.store.database import Database
+from freezethaw.store.processes import Process
+from freezethaw.store.sql_storage import SqlStorage
+from freezethaw.store.storage import Definition
+from freezethaw.store.tables import definitions as definition_table
+from freezethaw.store.tables import prepare, runs
+from freezethaw.store.tables import studies as study_table
+
+WAIT_SECONDS = 60.0
+LONGEST_NAME = 200
+
+
+class Store:
+    """Studies in a SQLite file or on a PostgreSQL server. `wait`: seconds to wait for a lock before giving up."""
+
+    def __init__(self, url: str | Path, wait: float = WAIT_SECONDS) -> None:
+        self._database = Database(url, wait)
+        try:
+            prepare(self._database)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where it is, with the password masked."""
+        return self._database.shown
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Leases stay as they are."""
+        self._database.close()
+
+    def create_or_open(self, name: str, definition: Definition) -> SqlStorage:
+        """The study of this name: created, or continued if the definition is of the same study."""
+        checked, name = definitions.checked(definition), _checked_name(name)
+        with self._database.writing() as connection:
+            found = study_rows.find(connection, name)
+            if found is None:
+                self._database.lock_names(connection)
+                found = study_rows.find(connection, name)  # another process may have been quicker
+            if found is None:
+                found = study_rows.create(connection, name, checked)
+            else:
+                study_rows.amend(connection, heads.lock(connection, found[0]), name, checked)
+        return SqlStorage(self._database, name, *found)
+
+    def save(self, name: str, state: StudyState, samples: Any = None) -> tuple[SqlStorage, dict[int, Lease]]:
+        """Write a whole study under an unused name.
+
+        Returns it with the leases (of this process) of its pending decisions, by their numbers.
+        """
+        definition, name = definitions.checked(state.definition), _checked_name(name)
+        with self._database.writing() as connection:
+            self._database.lock_names(connection)
+            if study_rows.find(connection, name) is not None:
+                raise StudyError(f"there is a study {name!r} in {self.url} already; choose another name")
+            found = study_rows.create(connection, name, definition)
+            head = heads.lock(connection, found[0])
+            granted = study_rows.write_all(connection, head, state, samples, Process.current())
+            heads.advance(connection, head)
+        return SqlStorage(self._database, name, *found), granted
+
+    def open(self, name: str | None = None) -> SqlStorage:
+        """A study that exists; the name may be left out if the store holds exactly one."""
+        if name is None:
+            name = self._only_name()
+        with self._database.reading() as connection:
+            found = study_rows.find(connection, _checked_name(name))
+        if found is None:
+            names = ", ".join(repr(info.name) for info in self.studies())
+            raise StudyError(f"there is no study {name!r} in {self.url}; it has {names or 'none'}")
+        return SqlStorage(self._database, name, *found)
+
+    def _only_name(self) -> str:
+        names = [info.name for info in self.studies()]
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise StudyError(f"there is no study in {self.url} yet")
+        shown = ", ".join(map(repr, names[:20]))
+        raise StudyError(f"{self.url} holds {len(names)} studies; name one of {shown}")
+
+    def studies(self) -> tuple[StudyInfo, ...]:
+        """All studies, oldest first."""
+        trained = select(runs.c.study, func.sum(runs.c.epochs).label("epochs")).group_by(runs.c.study).subquery()
+        defined = (definition_table.c.study == study_table.c.id, definition_table.c.version == study_table.c.definition)
+        query = select(study_table, trained.c.epochs, definition_table.c.document).join(
+            definition_table, and_(*defined)
+        )
+        query = query.outerjoin(trained, trained.c.study == study_table.c.id).order_by(study_table.c.id)
+        with self._database.reading() as connection:
+            return tuple(
+                StudyInfo(
+                    row.name,
+                    row.runs,
+                    int(row.epochs or 0),
+                    row.decisions,
+                    row.created,
+                    tuple(documents.load(row.document).get(definitions.TAGS, ())),
+                    row.uid,
+                )
+                for row in connection.execute(query)
+            )
+
+    def delete(self, name: str) -> None:
+        """Delete a study with everything in it except the files of its checkpoints. Its workers can write no more."""
+        with self._database.writing() as connection:
+            found = study_rows.find(connection, _checked_name(name))
+            if found is None:
+                raise StudyError(f"there is no study {name!r} in {self.url}")
+            leases.lock_all(connection, found[0])
+            heads.lock(connection, found[0])
+            connection.execute(delete(study_table).where(study_table.c.id == found[0]))
+
+
+def _checked_name(name: object) -> str:
+    """Any text may name a study, unless a database cannot hold it."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or documents.printable(name) != name:
+        raise StudyError(f"a study's name is a text of 1 to {LONGEST_NAME} characters, not {name!r}")
+    return name

@@ -1,0 +1,179 @@
+"""A study as of one state: everything that can be asked about it, and nothing that changes it.
+
+`Study`, figures, the page and reports read through it, so that all of them show the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from freezethaw.decide import Inference, InferenceCache, StudyDefinition, stopping
+from freezethaw.decide.inference_cache import one_thread
+from freezethaw.errors import StudyError
+from freezethaw.losses import Forecast
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.predictions import predict
+from freezethaw.policy import entropy_search
+from freezethaw.records import Best, Config, Decision, Explanation, History, PastForecast, Run, StudyState
+from freezethaw.space import Space
+from freezethaw.study.backtest import past_forecasts
+from freezethaw.study.session import StudySession
+
+IMPORTANCE_BASES, IMPORTANCE_VALUES, IMPORTANCE_SAMPLES = 48, 7, 4
+
+
+class StudyReader:
+    """A study as of one state. What never changes (baskets, past samples) is read from storage when asked for."""
+
+    def __init__(self, session: StudySession) -> None:
+        """The study as of the last state that the session has read."""
+        self._session = session
+        self.name: str = session.name
+        self.definition: StudyDefinition = session.definition
+        self.state: StudyState = session.state
+        self._cache: InferenceCache = session.cache
+
+    @property
+    def space(self) -> Space:
+        """The search space."""
+        return self.definition.space
+
+    @property
+    def max_epochs(self) -> int:
+        """The last epoch of a run."""
+        return self.state.max_epochs
+
+    @property
+    def direction(self) -> str:
+        """Whether small or large losses are good."""
+        return self.definition.direction
+
+    @property
+    def sign(self) -> float:
+        """Losses times this are minimised."""
+        return self.definition.sign
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs."""
+        return self.state.runs
+
+    @property
+    def pending(self) -> tuple[Decision, ...]:
+        """Decisions that are neither told nor cancelled."""
+        return self.state.pending
+
+    @cached_property
+    def samples(self) -> HyperparameterSamples | None:
+        """The hyperparameter samples of the last decision."""
+        return self._session.samples_after(self.state.decisions)
+
+    @cached_property
+    def inference(self) -> Inference | None:
+        """The posterior given all losses; None before the first finite loss."""
+        return self._cache.infer(self.state, self.samples)
+
+    @cached_property
+    def history(self) -> History:
+        """All decisions and epochs up to this state."""
+        found = self._session.history()
+        known = {run.number: run.epoch for run in self.runs}
+        epochs = tuple(epoch for epoch in found.epochs if epoch[2] <= known.get(epoch[1], 0))
+        return History(self.state.change, found.decisions[: self.state.decisions], epochs)
+
+    def features(self, configs: Sequence[Config]) -> Any:
+        """(N, columns) of configurations, as the model takes them."""
+        return self._cache.configurations.union.features_of(configs)
+
+    @property
+    def best(self) -> Best | None:
+        """The epoch with the lowest measured loss; None until a finite loss is in."""
+        return None if self.state.lowest is None else self._epoch(*self.state.lowest[1:])
+
+    @cached_property
+    def recommended(self) -> Best | None:
+        """The epoch with the lowest expected loss, its noise removed; None until a finite loss is in."""
+        if self.inference is None:
+            return None
+        return self._epoch(*stopping.recommended(self.definition, self.state, self.inference))
+
+    def _epoch(self, number: int, epoch: int) -> Best:
+        run = self.state.run(number)
+        return Best(number, epoch, run.config, run.losses[epoch - 1], source=self)
+
+    def expected_loss(self, number: int, epoch: int) -> float:
+        """The expected loss of a recorded epoch, its noise removed."""
+        run = self.state.run(number)
+        if self.inference is None or number not in self.inference.places:  # the model leaves runs out if there are many
+            return float(self.forecast(number, [float(epoch)]).mean[0])
+        expected = stopping.expected_losses(self.inference, run, another=self.definition.repeats > 1)
+        return float(self.inference.forecaster.transform.from_model(expected[epoch - 1]))
+
+    def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
+        """The predictive distribution of measured losses in the user's units; by default of the last epoch."""
+        if self.inference is None:
+            raise StudyError("there is nothing to forecast from yet: tell a finite loss first")
+        forecaster, places = self.inference.forecaster, self.inference.places
+        at = [float(self.max_epochs)] if epochs is None else list(epochs)
+        if not isinstance(run_or_config, int):
+            return forecaster.config(self.features([self.space.validate(run_or_config)])[0], at)
+        run = self.state.run(run_or_config)
+        if run.number in places:
+            return forecaster.run(places[run.number], at)
+        return forecaster.out_of_sample(self._cache.configurations.features([run])[0], run.losses, at)
+
+    def p_min(self) -> dict[int, float]:
+        """For each run with a loss, the probability that it has the lowest asymptote."""
+        if self.inference is None:
+            return {}
+        places = self.inference.places
+        runs = [n for n in places if self.state.run(n).state not in ("diverged", "failed")]
+        if not runs:
+            return {}
+        rng = np.random.default_rng([self.definition.seed, self.state.decisions + 1])
+        with one_thread():
+            found = entropy_search.p_min_of_runs(self.inference.forecaster, [places[n] for n in runs], rng)
+        return {n: float(p) for n, p in zip(runs, found, strict=True)}
+
+    def importance(self) -> dict[str, float]:
+        """The share of the variance of the forecast asymptote that each parameter explains alone.
+
+        First-order effects of the posterior mean, averaged over a few hyperparameter samples.
+        """
+        if self.inference is None or not len(self.space):
+            return {}
+        space, rng, f = self.space, np.random.default_rng(0), self.inference.forecaster
+        bases, values = IMPORTANCE_BASES, IMPORTANCE_VALUES
+        units = np.tile(rng.random((bases, len(space))), (1 + values * len(space), 1)).reshape(-1, bases, len(space))
+        for column in range(len(space)):
+            for place, unit in enumerate((np.arange(values) + 0.5) / values):
+                units[1 + column * values + place, :, column] = unit
+        features = self.features([space.config(unit) for unit in units.reshape(-1, len(space))])
+        end, none = np.array([float(self.max_epochs)]), np.empty(0, np.int64)
+        shares, total = np.zeros(len(space)), 0.0
+        for sample in np.argsort(-f.weights)[:IMPORTANCE_SAMPLES]:
+            table = predict(f.posteriors[sample], none, features, end).mean.reshape(1 + values * len(space), bases)
+            variance = float(table[0].var())
+            main = table[1:].mean(axis=1).reshape(len(space), values)
+            # each mean over the bases has a variance of var / bases itself, which would look like an effect
+            noise = table[1:].var(axis=1).reshape(len(space), values).mean(axis=1) / bases
+            if variance > 0:
+                shares += f.weights[sample] * np.clip((main.var(axis=1) - noise) / variance, 0.0, 1.0)
+                total += float(f.weights[sample])
+        return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
+
+    def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
+        """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""
+        with one_thread():
+            return past_forecasts(self._cache, self.state, self.history, self._session.samples_after, most)
+
+    def explain(self, number: int) -> Explanation:
+        """One decision with its whole basket."""
+        record = self._session.storage.decision(number)
+        if not record.basket:
+            raise StudyError(f"decision {number!r} has no basket: the policy was not asked, or it was too long ago")
+        return Explanation(record.decision, record.basket)

@@ -1,0 +1,184 @@
+"""`tune`: connects the study, the store, the engine and the training function."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from freezethaw.errors import StudyError
+from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result
+from freezethaw.runtime.callbacks import Callback, Callbacks
+from freezethaw.runtime.checkpoint_storage import beside
+from freezethaw.runtime.local import LocalEngine, work_inline
+from freezethaw.runtime.ray import RayEngine, RayWorkers
+from freezethaw.runtime.worker_process import WorkerSpec
+from freezethaw.space import Space
+from freezethaw.study import Study, StudySession, read, session_of
+from freezethaw.trainers import Train, function_of, limited
+
+Engine = Literal["inline", "processes"] | RayEngine
+
+
+def tune(
+    train: Train | type,
+    space: Space | Mapping[str, Any],
+    max_epochs: int,
+    budget: Budget | int,
+    *,
+    name: str = "study",
+    workers: int = 1,
+    store: str | Path | None = None,
+    seed: int = 0,
+    direction: Literal["minimize", "maximize"] = "minimize",
+    checkpoints: Checkpoints | None = None,
+    engine: Literal["inline", "processes"] | RayEngine | None = None,
+    finish_best: bool = True,
+    epoch_limit: float | None = None,
+    candidates: Sequence[Config] | None = None,
+    policy: str = "improvement_rate",
+    model: str = "drift",
+    prices: Prices | None = None,
+    repeats: int = 1,
+    callbacks: Sequence[Callback] = (),
+    tags: Sequence[str] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
+
+    The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
+    a store nothing is kept after the call. One worker trains in this process (`engine="inline"`), several in processes
+    of their own, or on a cluster as actors of Ray (`engine=ft.RayEngine()`).
+
+    `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings with much
+    run-to-run variance.
+    `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
+    longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
+    `callbacks`: each is called, in this process, with a `Notice` of every decision, epoch, freeze and end. One that
+    raises is reported, and the study continues. `tags`: by which to find the study again; None keeps those it has.
+    `progress`: show a display; by default on a terminal.
+    """
+    function, limit = _limited(train, epoch_limit)
+    chosen = _engine(engine, workers, limit)
+    kept = checkpoints or Checkpoints()
+    with _locations(store, kept) as (url, folder):
+        study = Study(
+            space,
+            max_epochs,
+            name=name,
+            direction=direction,
+            seed=seed,
+            store=url,
+            candidates=candidates,
+            policy=policy,
+            model=model,
+            budget=budget,
+            finish_best=finish_best,
+            prices=prices,
+            repeats=repeats,
+        )
+        with study:
+            session = session_of(study)
+            if tags is not None:
+                session.storage.set_tags(tags)
+            session.storage.set_disk_budget(kept.gb)
+            with _observed(session, callbacks, progress) as (update, ended):
+                spec = WorkerSpec(url, name, folder, kept, limit)
+                reason = _work(chosen, workers, session, function, spec, update)
+                ended(reason)
+            reader = read(study)
+            saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
+            return Result(
+                _with_checkpoint(reader.best, saved, folder),
+                _with_checkpoint(reader.recommended, saved, folder),
+                reason,
+                sum(run.epoch for run in reader.runs if not run.added),
+                reader.runs,
+            )
+
+
+def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
+    """The training as a function, and the limit that its worker must enforce: a command enforces its own."""
+    if epoch_limit is not None and not epoch_limit > 0:
+        raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
+    return limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
+
+
+def _engine(wanted: Engine | None, workers: int, limit: float | None) -> Engine:
+    """The engine that is wanted, or the simplest one that is possible."""
+    if workers < 1:
+        raise StudyError(f"workers must be at least 1, not {workers!r}")
+    engine = wanted or ("inline" if workers == 1 and limit is None else "processes")
+    if engine == "inline" and workers > 1:
+        raise StudyError("the inline engine is one worker; engine='processes' has several")
+    if engine == "inline" and limit is not None:
+        raise StudyError("nothing can interrupt a training in this process; epoch_limit needs engine='processes'")
+    return engine
+
+
+def _work(
+    engine: Engine, workers: int, session: StudySession, train: Train, spec: WorkerSpec, update: Callable[[], None]
+) -> str:
+    """Train until the study ends; returns why. `update` is called again and again."""
+    if engine == "inline":
+        return work_inline(session, train, spec.folder, spec.checkpoints, update)
+    if isinstance(engine, RayEngine):
+        return RayWorkers(engine, spec, train, workers).run(session, update)
+    return LocalEngine(spec, train, workers).run(session, update)
+
+
+@contextmanager
+def _observed(
+    session: StudySession, callbacks: Sequence[Callback], progress: bool | None
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Functions to call again and again, and once with why it ended: for the display and the user's callbacks."""
+    called = Callbacks(session, callbacks)
+    with _displayed(session, progress) as display, called.until_the_end() as ended:
+
+        def update() -> None:
+            display()
+            called.update()
+
+        yield update, ended
+
+
+@contextmanager
+def _displayed(session: StudySession, wanted: bool | None) -> Iterator[Callable[[], None]]:
+    """A function that updates the progress display."""
+    if not (_is_interactive() if wanted is None else wanted):
+        yield lambda: None
+        return
+    from freezethaw.runtime.progress import Progress  # the terminal library is imported only if it is used
+
+    display = Progress()
+    with display:
+        display.update(session, always=True)  # what was trained before is not printed again
+        yield lambda: display.update(session)
+        display.update(session, always=True)
+
+
+def _is_interactive() -> bool:
+    """Whether this is a terminal or a notebook."""
+    return sys.stdout.isatty() or "ipykernel" in sys.modules
+
+
+@contextmanager
+def _locations(store: str | Path | None, checkpoints: Checkpoints) -> Iterator[tuple[str, str]]:
+    """Where the study and its checkpoints are: in a temporary folder by default."""
+    with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
+        url = str(store) if store else f"sqlite:///{temporary}/study.db?synchronous=off"
+        folder = checkpoints.folder
+        if folder is None:
+            folder = temporary if store is None else beside(store)
+        yield url, str(folder)
+
+
+def _with_checkpoint(best: Best | None, saved: Sequence[Checkpoint], folder: str) -> Best | None:
+    """An epoch with its checkpoint, complete without the store, which is closed afterwards."""
+    if best is None:
+        return None
+    found = next((c for c in saved if (c.run, c.epoch) == (best.run, best.epoch)), None)
+    return best.detached(None if found is None else Path(folder) / found.place)
