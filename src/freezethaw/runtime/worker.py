@@ -217,7 +217,6 @@ class Worker:
         self.checkpoints.evict(self._relevance)
 
     def _relevance(self, kept: Sequence[Checkpoint]) -> tuple[dict[int, float], set[Mark]]:
-        self.session.refresh()
         reader = StudyReader(self.session)
         recommended = reader.recommended
         if recommended is not None:

@@ -30,12 +30,13 @@ class StudyReader:
     """A study as of one state. What never changes (baskets, past samples) is read from storage when asked for."""
 
     def __init__(self, session: StudySession) -> None:
-        """The study as of the last state that the session has read."""
+        """The study as of now."""
         self._session = session
         self.name: str = session.name
-        self.definition: StudyDefinition = session.definition
-        self.state: StudyState = session.state
-        self._cache: InferenceCache = session.cache
+        self.state: StudyState
+        self.definition: StudyDefinition
+        self._cache: InferenceCache
+        self.state, self.definition, self._cache = session.read()
 
     @property
     def space(self) -> Space:

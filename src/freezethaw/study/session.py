@@ -5,6 +5,7 @@ It owns the last known state, the storage, the leases of the decisions made here
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,7 +56,7 @@ class StudySession:
         """`definition` is that of the storage, if it is known already."""
         self.storage = storage
         self.watcher = Watcher(lease_seconds)
-        self._pause = pause
+        self._pause, self._lock = pause, threading.RLock()
         self._leases: dict[int, tuple[Decision, Lease]] = {}  # of decisions made here, by number
         self._heartbeat: Heartbeat | None = None
         if storage.shared:
@@ -128,11 +129,12 @@ class StudySession:
 
     def refresh(self) -> StudyState:
         """Read what changed since, also about the definition, and return the state."""
-        before, self.state = self.state, self.storage.load(self.state)
-        if self.state.version != before.version:
-            self.definition = StudyDefinition.from_dict(self.state.definition)
-            self.cache = InferenceCache(self.definition, self._union(self.definition.space, self.state.version))
-        return self.state
+        with self._lock:
+            before, self.state = self.state, self.storage.load(self.state)
+            if self.state.version != before.version:
+                self.definition = StudyDefinition.from_dict(self.state.definition)
+                self.cache = InferenceCache(self.definition, self._union(self.definition.space, self.state.version))
+            return self.state
 
     def _union(self, space: Space, version: int) -> Space:
         """A space that holds all versions of the space up to this one: earlier runs stay known to the model."""
@@ -183,8 +185,8 @@ class StudySession:
 
     def _ask(self) -> Decision:
         with self._deciding(None) as lease:
-            state = self.refresh()
-            draft, samples = self._decide(state)
+            state, definition, cache = self.read()
+            draft, samples = self._decide(definition, state, cache)
             return self._commit(lease, draft, state, samples)
 
     def next_decision(self, fulfilled: Decision, lease: Lease | None, save: Callable[[bool], Saved]) -> Decision:
@@ -198,8 +200,8 @@ class StudySession:
 
         def decide_and_commit() -> Decision:
             with self._deciding(leases.pop() if leases else None) as held:
-                state = self.refresh()
-                draft, samples = self._decide(state.after(fulfilled))
+                state, definition, cache = self.read()
+                draft, samples = self._decide(definition, state.after(fulfilled), cache)
                 saved = save(draft.run == fulfilled.run)
                 return self._commit(held, draft, state, samples, fulfilled, saved)
 
@@ -214,9 +216,15 @@ class StudySession:
                 check()
         return attempt()
 
-    def _decide(self, state: StudyState) -> tuple[DecisionDraft, HyperparameterSamples | None]:
-        samples = self.samples_after(state.decisions)
-        return decide(self.definition, state, samples, self.definition.seed, self.cache)
+    def read(self) -> tuple[StudyState, StudyDefinition, InferenceCache]:
+        """The state, with the definition and the cache that belong to it, whatever other threads read meanwhile."""
+        with self._lock:
+            return self.refresh(), self.definition, self.cache
+
+    def _decide(
+        self, definition: StudyDefinition, state: StudyState, cache: InferenceCache
+    ) -> tuple[DecisionDraft, HyperparameterSamples | None]:
+        return decide(definition, state, self.samples_after(state.decisions), definition.seed, cache)
 
     @contextmanager
     def _deciding(self, lease: Lease | None) -> Iterator[Lease]:

@@ -238,8 +238,4 @@ def session_of(study: Study) -> StudySession:
 
 def read(study: Study | StudyReader) -> StudyReader:
     """A study as of now."""
-    if isinstance(study, StudyReader):
-        return study
-    session = session_of(study)
-    session.refresh()
-    return StudyReader(session)
+    return study if isinstance(study, StudyReader) else StudyReader(session_of(study))

@@ -187,7 +187,7 @@ class TrialRegistry:
             while (orphan := session_of(self.study).take_over()) is not None:  # its process died
                 self.study.cancel(orphan)
             try:
-                decision = self.study.ask()
+                decision = session_of(self.study).ask()
             except AllPending:
                 self._idle = True
             except StudyFinished as end:
