@@ -358,7 +358,7 @@ def test_where_the_budget_is_in_epochs_their_seconds_do_not_matter():
         return 1.0
 
     assert started(dear, budget=100) == started(even, budget=100)
-    assert started(dear, budget=ft.Budget(hours=100)) != started(even, budget=ft.Budget(hours=100))
+    assert started(dear, budget=ft.Budget(training_hours=100)) != started(even, budget=ft.Budget(training_hours=100))
 
 
 def test_a_stored_policy_that_is_gone_is_named(tmp_path):

@@ -128,12 +128,12 @@ class Budget:
     """When to stop: at whichever limit comes first. It counts the whole study, so a larger one continues it."""
 
     epochs: int | None = None
-    hours: float | None = None  # of training, as told in seconds
+    training_hours: float | None = None  # of all workers together, as told in seconds; `tune(timeout=)` is wall-clock
     target: float | None = None  # stop at a loss this good
     worthwhile: float | None = None  # stop when the expected improvement of continuing is smaller than this
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "hours", "worthwhile"):
+        for name in ("epochs", "training_hours", "worthwhile"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise StudyError(f"Budget: {name} must be a positive number or None, not {value!r}")

@@ -15,6 +15,8 @@ from freezethaw.runtime.callbacks import Callback, Callbacks
 from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
+from freezethaw.runtime.signals import TIMEOUT, Leaving
+from freezethaw.runtime.worker import INTERRUPTED
 from freezethaw.runtime.worker_process import WorkerSpec
 from freezethaw.space import Space
 from freezethaw.study import Study, StudySession, read, session_of
@@ -27,8 +29,9 @@ def tune(
     train: Train | type,
     space: Space | Mapping[str, Any],
     max_epochs: int,
-    budget: Budget | int,
+    budget: Budget | int | None = None,
     *,
+    timeout: float | None = None,
     name: str = "study",
     workers: int = 1,
     store: str | Path | None = None,
@@ -53,6 +56,8 @@ def tune(
     a store nothing is kept after the call. One worker trains in this process (`engine="inline"`), several in processes
     of their own, or on a cluster as actors of Ray (`engine=ft.RayEngine()`).
 
+    `budget` counts the whole study; `timeout` is in wall-clock seconds and counts this call, deciding, saving and
+    loading included: at its end all runs are frozen, and the same call continues. One of the two is needed.
     `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings with much
     run-to-run variance.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
@@ -61,10 +66,11 @@ def tune(
     raises is reported, and the study continues. `tags`: by which to find the study again; None keeps those it has.
     `progress`: show a display; by default on a terminal.
     """
+    _check_limits(budget, timeout)
     function, limit = _limited(train, epoch_limit)
     chosen = _engine(engine, workers, limit)
-    kept = checkpoints or Checkpoints()
-    with _locations(store, kept) as (url, folder):
+    kept, leaving = checkpoints or Checkpoints(), Leaving()
+    with leaving.after(timeout), _locations(store, kept) as (url, folder):
         study = Study(
             space,
             max_epochs,
@@ -87,7 +93,9 @@ def tune(
             session.storage.set_disk_budget(kept.gb)
             with _observed(session, callbacks, progress) as (update, ended):
                 spec = WorkerSpec(url, name, folder, kept, limit)
-                reason = _work(chosen, workers, session, function, spec, update)
+                reason = _work(chosen, workers, session, function, spec, leaving, update)
+                if leaving.why == TIMEOUT and reason == INTERRUPTED:
+                    reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
                 ended(reason)
             reader = read(study)
             saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
@@ -98,6 +106,14 @@ def tune(
                 sum(run.epoch for run in reader.runs if not run.added),
                 reader.runs,
             )
+
+
+def _check_limits(budget: Budget | int | None, timeout: float | None) -> None:
+    if budget is None and timeout is None:
+        raise StudyError("give a budget (of the whole study, such as 1000 epochs) or a timeout (seconds of this call)")
+    seconds: object = timeout
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise StudyError(f"timeout must be a positive number of seconds, not {timeout!r}")
 
 
 def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
@@ -120,14 +136,20 @@ def _engine(wanted: Engine | None, workers: int, limit: float | None) -> Engine:
 
 
 def _work(
-    engine: Engine, workers: int, session: StudySession, train: Train, spec: WorkerSpec, update: Callable[[], None]
+    engine: Engine,
+    workers: int,
+    session: StudySession,
+    train: Train,
+    spec: WorkerSpec,
+    leaving: Leaving,
+    update: Callable[[], None],
 ) -> str:
-    """Train until the study ends; returns why. `update` is called again and again."""
+    """Train until the study ends or `leaving` says so; returns why. `update` is called again and again."""
     if engine == "inline":
-        return work_inline(session, train, spec.folder, spec.checkpoints, update)
+        return work_inline(session, train, spec, leaving, update)
     if isinstance(engine, RayEngine):
-        return RayWorkers(engine, spec, train, workers).run(session, update)
-    return LocalEngine(spec, train, workers).run(session, update)
+        return RayWorkers(engine, spec, train, workers).run(session, leaving, update)
+    return LocalEngine(spec, train, workers).run(session, leaving, update)
 
 
 @contextmanager

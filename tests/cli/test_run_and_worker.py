@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import freezethaw as ft
+from freezethaw.cli import formatting
 from freezethaw.cli.study_file import read_space, read_study
 from tests.cli.conftest import SPACE, SPACE_FILE
 from tests.trainers.bench import script
@@ -136,7 +137,7 @@ def test_study_files_with_mistakes(cli, training, text, message):
     [
         (["run", "train.py:train"], "--space FILE is required"),
         (["run", "train.py:train", "--space", "space.toml"], "--max-epochs is required"),
-        (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "a budget is required"),
+        (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "a limit is required"),
     ],
 )
 def test_what_is_missing_is_asked_for(cli, training, words, message):
@@ -347,3 +348,18 @@ def test_what_a_training_prints_is_no_json(cli, training, words):
     done = cli(*words, *options[words[0]], "train.py:train", "--json", process=True)
     assert json.loads(done.stdout)
     assert "imported" in done.stderr
+
+
+def test_a_timeout_ends_a_search_and_the_same_command_continues_it(cli, training):
+    wanted = ("run", "train.py:train", "--space", "space.toml", "--max-epochs", "1000", "--json")
+    found = json.loads(cli(*wanted, "--timeout", "2s", process=True).stdout)
+    assert found["reason"].startswith("timeout: 2 s have passed")
+    more = json.loads(cli(*wanted, "--timeout", "1h", "--budget", str(found["epochs"] + 2), process=True).stdout)
+    assert more["epochs"] == found["epochs"] + 2
+    assert "timeout must be a time such as 90, 90s, 15m, 2h" in cli(*wanted, "--timeout", "soon", code=1).stderr
+    assert "a limit is required" in cli(*wanted, code=2).stderr
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])
+def test_durations(text, seconds):
+    assert formatting.parse_duration(text) == seconds

@@ -293,3 +293,45 @@ def test_a_forked_helper_of_a_training_can_be_terminated():
         time.sleep(0.01)
         assert leaving()
         assert leaving.why == "SIGUSR1"
+
+
+# Wall-clock limits.
+
+
+def slow(run):
+    """Epochs of a twentieth of a second that never end by themselves."""
+    start = 0 if run.checkpoint is None else int((run.checkpoint / "epoch").read_text())
+    for epoch in run.epochs():
+        assert epoch > start
+        time.sleep(0.05)
+        run.report(1.0 / epoch, save=lambda folder, epoch=epoch: (folder / "epoch").write_text(str(epoch)))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_timeout_freezes_all_runs_and_the_same_call_continues(url, workers):
+    begin = time.monotonic()
+    wanted = {"max_epochs": 1000, "workers": workers, "store": url, "policy": "random"}
+    result = ft.tune(slow, SPACE, timeout=6.0, **wanted)
+    took = time.monotonic() - begin
+    assert result.reason.startswith("timeout: 6 s have passed")
+    assert took > 6.0
+    assert {run.state for run in result.runs} == {"frozen"}
+    assert result.epochs > 5
+    assert len(events(url, "study finished")) == 0
+    again = ft.tune(slow, SPACE, timeout=60.0, budget=result.epochs + 3, **wanted)
+    assert again.epochs == result.epochs + 3
+    assert again.reason == f"budget spent: {result.epochs + 3} epochs"
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({}, "give a budget .* or a timeout"),
+        ({"timeout": 0}, "timeout must be a positive number"),
+        ({"timeout": "2h"}, "timeout must be a positive number"),
+        ({"budget": 4.5}, "budget must be a number of epochs or a Budget"),
+    ],
+)
+def test_limits_that_make_no_sense_are_named(named, message):
+    with pytest.raises(ft.StudyError, match=message):
+        ft.tune(slow, SPACE, 10, **named)

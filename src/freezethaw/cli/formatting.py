@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from freezethaw.errors import StudyError
 from freezethaw.plain import duration, number, size
 
-__all__ = ["config", "count", "duration", "number", "percent", "size", "sparkline"]
+__all__ = ["config", "count", "duration", "number", "parse_duration", "percent", "size", "sparkline"]
 
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def config(values: Mapping[str, Any]) -> str:
     """A configuration on one line."""
     return ", ".join(f"{k}={number(v, 4)}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items())
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds, from a number of seconds or a text such as 90s, 15m, 2h or 1d."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", str(text).lower())
+    if found is None or found[2] not in UNITS or not float(found[1]) > 0:
+        raise StudyError(f"timeout must be a time such as 90, 90s, 15m, 2h or 1d, not {text!r}")
+    return float(found[1]) * UNITS[found[2]]
 
 
 def percent(probability: float) -> str:

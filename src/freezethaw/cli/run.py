@@ -48,7 +48,13 @@ def run(
     space: SpaceOption = None,
     max_epochs: Annotated[int | None, typer.Option(min=1, help="Last epoch of a run.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="Budget of the whole study, in epochs.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Budget of the whole study, in hours of training.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Stop this call after this wall-clock time, deciding included: 90, 15m, 2h."),
+    ] = None,
+    training_hours: Annotated[
+        float | None, typer.Option(help="Budget of the whole study, in hours of training of all workers.")
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Stop when a loss is at least this good.")] = None,
     worthwhile: Annotated[
         float | None, typer.Option(help="Stop when the expected improvement is smaller than this.")
@@ -96,6 +102,7 @@ def run(
       freezethaw run study.toml
       freezethaw run study.toml --budget 500            # continue with a larger budget
       freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
+      freezethaw run study.toml --timeout 2h            # stop after two hours; the same command continues
       freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
     """
     with json_only(as_json):  # the training may print, also while it is imported
@@ -105,14 +112,17 @@ def run(
     entries |= training_source.given(epoch_limit=epoch_limit, repeats=repeats)
     if "max_epochs" not in entries:
         raise UsageError("--max-epochs is required: the last epoch of a run")
-    limits = _budget(entries.get("budget"), epochs=budget, hours=hours, target=target, worthwhile=worthwhile)
+    entries |= training_source.given(timeout=timeout)
+    seconds = formatting.parse_duration(entries["timeout"]) if "timeout" in entries else None
+    given = {"epochs": budget, "training_hours": training_hours, "target": target, "worthwhile": worthwhile}
+    limits = _budget(entries.get("budget"), seconds, given)
     kept = training_source.checkpoints(
         entries.get("checkpoints"), folder=checkpoints, gb=gb, every=every, in_memory=in_memory
     )
     study = str(entries.get("name", "study"))
     url = store_url(entries.get("store")) or training_source.default_store(study)
     with json_only(as_json):
-        result = _search(entries, study, url, limits, kept, quiet or as_json)
+        result = _search(entries, study, url, limits, seconds, kept, quiet or as_json)
     if as_json:
         print_json(_result(result, study, url))
     else:
@@ -123,7 +133,15 @@ def run(
         raise typer.Exit(EXIT_STOPPED)
 
 
-def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept: Checkpoints, quiet: bool) -> Result:
+def _search(
+    entries: dict[str, Any],
+    study: str,
+    url: str,
+    limits: Budget,
+    timeout: float | None,
+    kept: Checkpoints,
+    quiet: bool,
+) -> Result:
     import freezethaw as ft
 
     try:
@@ -132,6 +150,7 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
             entries["space"],
             entries["max_epochs"],
             limits,
+            timeout=timeout,
             name=study,
             workers=int(entries.get("workers", 1)),
             store=url,
@@ -149,12 +168,14 @@ def _search(entries: dict[str, Any], study: str, url: str, limits: Budget, kept:
         raise typer.Exit(EXIT_STOPPED if str(interrupt) in ("SIGTERM", "SIGUSR1") else 130) from None
 
 
-def _budget(entry: Any, **options: float | None) -> Budget:
+def _budget(entry: Any, timeout: float | None, options: dict[str, Any]) -> Budget:
     from freezethaw.records import Budget
 
     fields = training_source.merge("budget", entry, "epochs", options)
-    if not fields:
-        raise UsageError("a budget is required: --budget EPOCHS, --hours, --target or --worthwhile")
+    if not fields and timeout is None:
+        raise UsageError(
+            "a limit is required: --budget EPOCHS, --timeout TIME, --training-hours, --target or --worthwhile"
+        )
     return Budget(**fields)
 
 

@@ -100,9 +100,9 @@ def _runs(found: Mapping[str, Any]) -> str:
 def _budget(found: Mapping[str, Any]) -> str:
     budget = found["budget"]
     parts = [f"{found['epochs']}" + (f" of {budget['epochs']} epochs" if budget.get("epochs") else " epochs")]
-    if budget.get("hours") or found["hours"] > 0:
-        limit = f" of {budget['hours']:g} h" if budget.get("hours") else ""
-        parts.append(f"{formatting.duration(3600 * found['hours'])}{limit} of training")
+    if budget.get("training_hours") or found["training_hours"] > 0:
+        limit = f" of {budget['training_hours']:g} h" if budget.get("training_hours") else ""
+        parts.append(f"{formatting.duration(3600 * found['training_hours'])}{limit} of training")
     if budget.get("target") is not None:
         parts.append(f"target {formatting.number(budget['target'])}")
     if budget.get("worthwhile") is not None:

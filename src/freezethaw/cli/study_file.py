@@ -2,7 +2,7 @@
 
 train = "train.py:train"          # or command = ["./train.sh", "--fast"]
 max_epochs = 50
-budget = 200                      # epochs; or a table: epochs, hours, target, worthwhile
+budget = 200                      # epochs; or a table: epochs, training_hours, target, worthwhile
 store = "sqlite:///digits.db"
 
 [space.learning_rate]
@@ -28,6 +28,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "command": (list, str),
     "max_epochs": (int,),
     "budget": (int, dict),
+    "timeout": (int, float, str),
     "direction": (str,),
     "seed": (int,),
     "workers": (int,),

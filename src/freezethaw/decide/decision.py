@@ -149,7 +149,9 @@ def _options(
     timed = [(run, np.nanmean(run.seconds)) for run in state.runs if np.any(np.array(run.seconds) > 0)]
     if timed:
         known, seconds = features_of([run for run, _ in timed]), np.array([s for _, s in timed])
-        if definition.budget.epochs is None or definition.budget.hours is not None:  # time is spent, not epochs
+        if (
+            definition.budget.epochs is None or definition.budget.training_hours is not None
+        ):  # time is spent, not epochs
             factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
             factor_new = factor_new / relative_costs(known, seconds, features)
         second = 1.0 / float(np.exp(np.mean(np.log(seconds))))

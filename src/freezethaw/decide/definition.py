@@ -78,7 +78,7 @@ class StudyDefinition:
             policy=plain["policy"],
             model=plain["model"],
             candidates=validated(space, plain["candidates"]),
-            budget=Budget(**plain["budget"]),
+            budget=_budget(plain["budget"]),
             finish_best=plain["finish_best"],
             prices=Prices(**plain.get("prices", {})),
             repeats=plain.get("repeats", 1),
@@ -86,6 +86,11 @@ class StudyDefinition:
             banned=tuple(plain.get("banned", ())),
             pinned=tuple(plain.get("pinned", ())),
         )
+
+
+def _budget(plain: Mapping[str, Any]) -> Budget:
+    """A stored budget; `training_hours` was called `hours` in version 0.1."""
+    return Budget(**{("training_hours" if key == "hours" else key): value for key, value in plain.items()})
 
 
 def validated(space: Space, candidates: Sequence[Config] | None) -> tuple[Config, ...] | None:

@@ -18,8 +18,8 @@ def epochs_left(budget: Budget, state: StudyState) -> float:
     """Epochs that may still be granted; raises StudyFinished or AllPending if there are none."""
     if budget.target is not None and state.lowest is not None and state.lowest[0] <= state.sign * budget.target:
         raise StudyFinished(f"target reached: {state.sign * state.lowest[0]:g}")
-    if budget.hours is not None and state.seconds_trained() >= 3600 * budget.hours:
-        raise StudyFinished(f"budget spent: {budget.hours:g} hours")
+    if budget.training_hours is not None and state.seconds_trained() >= 3600 * budget.training_hours:
+        raise StudyFinished(f"budget spent: {budget.training_hours:g} hours of training")
     if budget.epochs is None:
         return np.inf
     if state.epochs_trained() >= budget.epochs:

@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from freezethaw.errors import StudyError
-from freezethaw.records import Checkpoints
 from freezethaw.runtime import serialization
 from freezethaw.runtime.checkpoints import CheckpointManager
 from freezethaw.runtime.epoch_timeout import TIMED_OUT
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
-from freezethaw.runtime.worker import Worker, WorkerOptions, check_failures
+from freezethaw.runtime.worker import INTERRUPTED, Worker, WorkerOptions, check_failures
 from freezethaw.runtime.worker_failures import GRACE_SECONDS, MemoryKills, WorkerFailures, cause, manner
 from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, SAYS, STORE, WorkerSpec, arguments_of, logs_in
 from freezethaw.store import Process
@@ -34,11 +33,11 @@ POLL = 0.1
 
 
 def work_inline(
-    session: StudySession, train: Train, folder: str, checkpoints: Checkpoints, after_epoch: Callable[[], object]
+    session: StudySession, train: Train, spec: WorkerSpec, leaving: Leaving, after_epoch: Callable[[], object]
 ) -> str:
-    """One worker in this process, until the study ends or a signal asks to stop; returns why it ended."""
-    leaving = Leaving()
-    manager = CheckpointManager(session.storage, folder, checkpoints.gb)
+    """One worker in this process, until the study ends or it is asked to stop; returns why it ended."""
+    checkpoints = spec.checkpoints
+    manager = CheckpointManager(session.storage, spec.folder, checkpoints.gb)
     with on_signals(leaving):
         reason = Worker(session, train, manager, WorkerOptions.of(checkpoints), leaving, after_epoch).work()
     if leaving.why == "SIGINT":
@@ -55,9 +54,9 @@ class LocalEngine:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by their number, from 1
         self._gpus, self._memory_kills, self._host = gpus(), MemoryKills(), Process.current().host
 
-    def run(self, session: StudySession, update: Callable[[], None]) -> str:
-        """Until the study ends or a signal asks to stop; returns why. `update` is called several times a second."""
-        leaving, failures = Leaving(), WorkerFailures(session)
+    def run(self, session: StudySession, leaving: Leaving, update: Callable[[], None]) -> str:
+        """Until the study ends or it is asked to stop; returns why. `update` is called several times a second."""
+        failures = WorkerFailures(session)
         with on_signals(leaving), self._running():
             while self._processes and not leaving():
                 update()
@@ -68,7 +67,7 @@ class LocalEngine:
                         self._start(number)
                 time.sleep(POLL)
         if leaving():
-            raise KeyboardInterrupt(leaving.why)
+            return leaving.raise_or_return(INTERRUPTED)
         return session.last_event(ENDED) or "all workers have ended"
 
     def _handle_end(

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from freezethaw.decide import StudyDefinition
+from freezethaw.plain import duration
 from freezethaw.records import Run, StudyState
 from freezethaw.study import StudySession
 
@@ -79,6 +80,7 @@ class Progress:
         states = {
             state: sum(run.state == state for run in runs) for state in ("frozen", "finished", "diverged", "failed")
         }
+        table.add_row("elapsed", duration(self._clock() - self._started), "")
         table.add_row("runs", str(len(runs)), ", ".join(f"{n} {state}" for state, n in states.items() if n))
         lines: list[Any] = [table]
         if total:

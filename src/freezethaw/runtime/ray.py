@@ -20,7 +20,7 @@ from freezethaw.runtime import serialization
 from freezethaw.runtime.ray_worker import RayWorker
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
-from freezethaw.runtime.worker import check_failures
+from freezethaw.runtime.worker import INTERRUPTED, check_failures
 from freezethaw.runtime.worker_failures import GRACE_SECONDS, Cause, WorkerFailures
 from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, WorkerSpec, logs_in
 from freezethaw.study import StudySession
@@ -72,9 +72,9 @@ class RayWorkers:
         self._message, self._ray = serialization.message(train), library()
         self._workers: dict[int, _Worker] = {}  # by their number, from 1
 
-    def run(self, session: StudySession, update: Callable[[], None]) -> str:
-        """Until the study ends or a signal asks to stop; returns why. `update` is called several times a second."""
-        leaving, failures, begun = Leaving(), WorkerFailures(session), time.monotonic()
+    def run(self, session: StudySession, leaving: Leaving, update: Callable[[], None]) -> str:
+        """Until the study ends or it is asked to stop; returns why. `update` is called several times a second."""
+        failures, begun = WorkerFailures(session), time.monotonic()
         with self._connected(), on_signals(leaving), self._running():
             waiting = True  # for the first worker
             while self._workers and not leaving():
@@ -88,7 +88,7 @@ class RayWorkers:
                     waiting = False
                     self._warn_that_nothing_runs()
         if leaving():
-            raise KeyboardInterrupt(leaving.why)
+            return leaving.raise_or_return(INTERRUPTED)
         return session.last_event(ENDED) or "all workers have ended"
 
     def _handle_end(self, session: StudySession, failures: WorkerFailures, number: int, worker: _Worker) -> None:

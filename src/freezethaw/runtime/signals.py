@@ -15,12 +15,35 @@ Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 _replaced: list[dict[signal.Signals, Handler]] = []  # handlers that were there before ours
 
 
+TIMEOUT = "timeout"
+
+
 class Leaving:
     """Whether to stop, and why. Call it to ask."""
 
     def __init__(self) -> None:
         self._flag = threading.Event()
         self.why = ""
+
+    @contextmanager
+    def after(self, seconds: float | None) -> Iterator[None]:
+        """Within this context, ask to stop after so many seconds."""
+        if seconds is None:
+            yield
+            return
+        timer = threading.Timer(seconds, self.ask, [TIMEOUT])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def raise_or_return(self, reason: str) -> str:
+        """After the runs were frozen: a signal is an interrupt, the end of the time is a normal end."""
+        if self.why and self.why != TIMEOUT:
+            raise KeyboardInterrupt(self.why)
+        return reason
 
     def __call__(self) -> bool:
         """Whether to stop."""

@@ -91,12 +91,12 @@ def _enqueue(study: Study, fields: Fields) -> str:
 
 
 def _budget(study: Study, fields: Fields) -> str:
-    limits = {"epochs": _number(fields, "epochs"), "hours": _number(fields, "hours", float)}
+    limits = {key: _number(fields, key, kind) for key, kind in (("epochs", int), ("training_hours", float))}
     given = {key: value for key, value in limits.items() if value is not None}
     if not given:
-        raise StudyError("a budget needs epochs or hours")
+        raise StudyError("a budget needs epochs or training_hours")
     study.set_budget(replace(study.definition.budget, **given))
-    return "the budget is now " + ", ".join(f"{value:g} {key}" for key, value in given.items())
+    return "the budget is now " + ", ".join(f"{value:g} {key.replace('_', ' ')}" for key, value in given.items())
 
 
 def _mark(change: Callable[[Study, int], None], message: str) -> Callable[[Study, Fields], str]:
@@ -116,7 +116,9 @@ ACTIONS = {
         "Start a configuration next.", _enqueue, {"config": {"type": "object"}, "to_epoch": NUMBER}, ("config",)
     ),
     "budget": Action(
-        "Change the budget of the study.", _budget, {"epochs": NUMBER, "hours": {"type": "number", "minimum": 0}}
+        "Change the budget of the study.",
+        _budget,
+        {"epochs": NUMBER, "training_hours": {"type": "number", "minimum": 0}},
     ),
     "ban": Action(
         "Ban a run: it is not thawed any more.",

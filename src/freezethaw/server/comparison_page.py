@@ -26,7 +26,7 @@ def selected(store: StoreView, parameters: Mapping[str, Any]) -> list[StudyView]
 
 def compare(store: StoreView, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The summary of each study, without its decisions."""
-    keys = ("name", "direction", "max_epochs", "budget", "epochs", "hours", "runs", "best")
+    keys = ("name", "direction", "max_epochs", "budget", "epochs", "training_hours", "runs", "best")
     found = []
     for view in selected(store, parameters):
         summary = view.summary(0)
@@ -72,6 +72,6 @@ def _row(one: Mapping[str, Any]) -> str:
     return (
         f'<tr><th scope="row"><a href="/studies/{key}">{escape(one["name"])}</a></th><td class=n>{loss}</td>'
         f"<td class=whole>{where}</td><td class=n>{one['epochs']}</td>"
-        f"<td class=n>{plain.duration(3600 * one['hours'])}</td>"
+        f"<td class=n>{plain.duration(3600 * one['training_hours'])}</td>"
         f"<td class=n>{sum(one['runs'].values())}</td><td class=config>{config}</td></tr>"
     )

@@ -109,7 +109,7 @@ def _epochs_card(found: Mapping[str, Any]) -> str:
 
 
 def _hours_card(found: Mapping[str, Any]) -> str:
-    limit, hours = found["budget"].get("hours"), found["hours"]
+    limit, hours = found["budget"].get("training_hours"), found["training_hours"]
     gauge = components.gauge("hours", hours, limit) if limit else ""
     return components.card(
         "Training time", plain.duration(3600 * hours), f"of {limit:g} h" if limit else "no limit", gauge
@@ -198,8 +198,8 @@ def _study_actions(key: str, view: StudyView) -> str:
     example = escape(json.dumps(plain.plain(_example(view)), ensure_ascii=False))
     return f"""<div class="forms">{stop}
 <form method="post" action="/studies/{key}/budget"><label>Budget in epochs
-<input name="epochs" type="number" min="1" value="{budget.get("epochs") or ""}"></label><label>in hours
-<input name="hours" type="number" min="0" step="any" value="{budget.get("hours") or ""}"></label>
+<input name="epochs" type="number" min="1" value="{budget.get("epochs") or ""}"></label><label>in hours of training
+<input name="training_hours" type="number" min="0" step="any" value="{budget.get("training_hours") or ""}"></label>
 <button data-action="budget">Change budget</button></form>
 <form method="post" action="/studies/{key}/enqueue" class="long"><label>Configuration to start next, as JSON
 <textarea name="config" rows="3" spellcheck="false">{example}</textarea></label><label>to epoch

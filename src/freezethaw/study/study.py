@@ -55,7 +55,7 @@ class Study:
             policy=policy,
             model="luck" if model == "drift" and repeats != 1 else model,
             candidates=validated(space, candidates),
-            budget=Budget(epochs=budget) if isinstance(budget, int) else budget or Budget(),
+            budget=_budget(budget),
             finish_best=finish_best,
             prices=prices or Prices(),
             repeats=repeats,
@@ -208,8 +208,7 @@ class Study:
 
     def set_budget(self, budget: Budget | int) -> None:
         """Change the budget of the whole study; a larger one continues a finished study."""
-        budget = Budget(epochs=budget) if isinstance(budget, int) else budget
-        self._session.storage.amend({"budget": asdict(budget)})
+        self._session.storage.amend({"budget": asdict(_budget(budget))})
 
     def ban(self, run: int, banned: bool = True) -> None:
         """Do not advance this run any more, unless the user thaws it; the model still uses its losses."""
@@ -229,6 +228,15 @@ class Study:
         """Write this study into a store, under an unused name, and continue there."""
         before, self._session = self._session, self._session.save_to(store, name or self.name)
         before.close()
+
+
+def _budget(budget: Budget | int | None) -> Budget:
+    """A number is a number of epochs."""
+    if isinstance(budget, Budget):
+        return budget
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+        raise StudyError(f"budget must be a number of epochs or a Budget, such as Budget(epochs=200), not {budget!r}")
+    return Budget(epochs=budget)
 
 
 def session_of(study: Study) -> StudySession:

@@ -26,7 +26,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "banned": list(definition.get("banned", ())),
         "pinned": list(definition.get("pinned", ())),
         "epochs": state.epochs_trained(),
-        "hours": state.seconds_trained() / 3600,
+        "training_hours": state.seconds_trained() / 3600,
         "runs": {state: states[state] for state in STATES if states[state]},
         "added_runs": sum(run.added for run in state.runs),
         "best": lowest(state),
