@@ -125,6 +125,8 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     console.print(f"the default configuration, trained to the end: {min(losses):.4f}")
     full = MAX_EPOCHS * len(result.runs)
     console.print(f"{result.epochs} epochs over {len(result.runs)} runs; training all to the end would cost {full}.")
+    deciding, training = result.deciding_seconds, result.training_seconds
+    console.print(f"{training:.1f} s of training, {deciding:.1f} s of deciding.")
     command = f"{os.path.relpath(sys.executable)} -m freezethaw"
     where = f"--store {store} --name digits"
     console.print(f"\nnext:  {command} status {where}\n       {command} explain {result.epochs // 2} {where}")

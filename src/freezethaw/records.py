@@ -200,6 +200,8 @@ class Result:
     reason: str  # why the search ended
     epochs: int  # trained in total
     runs: tuple[Run, ...] = field(repr=False)
+    training_seconds: float = 0.0  # of all workers, in the whole study
+    deciding_seconds: float = 0.0  # likewise
 
 
 # What storage keeps and the decision reads.
@@ -226,6 +228,7 @@ class DecisionDraft:
     improvement: float = math.inf  # the largest expected improvement of any candidate, in the user's units
     basket: tuple[BasketEntry, ...] = ()
     requests: tuple[int, ...] = ()  # numbers of requests that this fulfils, or that can no longer be fulfilled
+    seconds: float = field(default=math.nan, compare=False)  # that deciding took, for display
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ class DecisionRecord:
     committed: int  # the change that added it
     closed: int | None  # the change that ended it; the commit of the next decision may be the same change
     basket: tuple[BasketEntry, ...] = field(repr=False, default=())  # empty in listings
+    seconds: float = field(default=math.nan, compare=False)  # that deciding took; NaN if unknown
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ def tune(
                 reason,
                 sum(run.epoch for run in reader.runs if not run.added),
                 reader.runs,
+                reader.state.seconds_trained(),
+                session.storage.deciding_seconds(),
             )
 
 

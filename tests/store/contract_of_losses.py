@@ -216,3 +216,12 @@ class LossesContract:
         assert study.drop_checkpoints([2], "evicted") == ()
         assert study.checkpoints() == ()
         assert [e.kind for e in study.events()] == ["checkpoint evicted"]
+
+    def test_the_seconds_of_decisions_are_added_up(self, url):
+        study = opened(url)
+        assert study.deciding_seconds() == 0.0
+        for seconds in (0.5, math.nan, 0.25):
+            decide(study, seconds=seconds)
+        assert study.deciding_seconds() == 0.75
+        assert study.decision(1).seconds == 0.5
+        assert math.isnan(study.decision(2).seconds)

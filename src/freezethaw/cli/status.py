@@ -103,6 +103,7 @@ def _budget(found: Mapping[str, Any]) -> str:
     if budget.get("training_hours") or found["training_hours"] > 0:
         limit = f" of {budget['training_hours']:g} h" if budget.get("training_hours") else ""
         parts.append(f"{formatting.duration(3600 * found['training_hours'])}{limit} of training")
+        parts.append(f"{formatting.duration(3600 * found['deciding_hours'])} of deciding")
     if budget.get("target") is not None:
         parts.append(f"target {formatting.number(budget['target'])}")
     if budget.get("worthwhile") is not None:

@@ -13,8 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from freezethaw.decide import StudyDefinition
-from freezethaw.plain import duration
+from freezethaw.plain import duration, percent
 from freezethaw.records import Run, StudyState
 from freezethaw.study import StudySession
 
@@ -58,7 +57,7 @@ class Progress:
         for run in runs:
             self._print(run)
         if self._live is not None:
-            self._live.update(self._summary(session.definition, state))
+            self._live.update(self._summary(session, state))
 
     def _print(self, run: Run) -> None:
         before = self._seen.get(run.number, 0)
@@ -69,10 +68,10 @@ class Progress:
             self.console.print(f"  run {run.number:3d}  epoch {run.epoch:4d}  {loss}  {ended}{reason}")
             self._seen[run.number] = run.epoch if not ended else -1
 
-    def _summary(self, definition: StudyDefinition, state: StudyState) -> Group:
+    def _summary(self, session: StudySession, state: StudyState) -> Group:
         runs, done = state.runs, state.epochs_trained()
         table = Table.grid(padding=(0, 2))
-        total = definition.budget.epochs
+        total = session.definition.budget.epochs
         table.add_row("epochs", f"{done}" if total is None else f"{done} of {total}", self._left(done, total))
         if state.lowest is not None:
             best, number, epoch = state.lowest
@@ -80,7 +79,9 @@ class Progress:
         states = {
             state: sum(run.state == state for run in runs) for state in ("frozen", "finished", "diverged", "failed")
         }
-        table.add_row("elapsed", duration(self._clock() - self._started), "")
+        deciding, training = session.storage.deciding_seconds(), state.seconds_trained()
+        share = f"{percent(deciding / (deciding + training))} deciding" if deciding + training > 0 else ""
+        table.add_row("elapsed", duration(self._clock() - self._started), share)
         table.add_row("runs", str(len(runs)), ", ".join(f"{n} {state}" for state, n in states.items() if n))
         lines: list[Any] = [table]
         if total:

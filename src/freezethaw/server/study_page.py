@@ -111,9 +111,9 @@ def _epochs_card(found: Mapping[str, Any]) -> str:
 def _hours_card(found: Mapping[str, Any]) -> str:
     limit, hours = found["budget"].get("training_hours"), found["training_hours"]
     gauge = components.gauge("hours", hours, limit) if limit else ""
-    return components.card(
-        "Training time", plain.duration(3600 * hours), f"of {limit:g} h" if limit else "no limit", gauge
-    )
+    deciding = plain.duration(3600 * found["deciding_hours"])
+    limit_text = f"of {limit:g} h; deciding took {deciding}" if limit else f"deciding took {deciding}"
+    return components.card("Training time", plain.duration(3600 * hours), limit_text, gauge)
 
 
 def _disk_card(store: StoreView, found: Mapping[str, Any]) -> str:

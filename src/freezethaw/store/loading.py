@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, or_, select
+from sqlalchemy import Connection, Row, Select, func, or_, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import BasketEntry, Decision, DecisionRecord, History, Request, Run, StudyState
@@ -124,6 +124,12 @@ def newest_decisions(
     return tuple(_record(row) for row in reversed(found))
 
 
+def deciding_seconds(connection: Connection, study: int) -> float:
+    """Seconds that all decisions took."""
+    query = select(func.sum(decisions.c.seconds)).where(decisions.c.study == study)
+    return float(connection.execute(query).scalar() or 0.0)
+
+
 def read_definition(connection: Connection, study: int, version: int) -> dict[str, Any]:
     """One version of the study's definition."""
     where = (definitions.c.study == study, definitions.c.version == version)
@@ -203,6 +209,7 @@ def _record(row: Row[Any]) -> DecisionRecord:
         row.reached,
         row.committed,
         row.closed,
+        seconds=math.nan if row.seconds is None else row.seconds,
     )
 
 

@@ -160,6 +160,11 @@ class MemoryStorage:
             end = len(self._decisions) if before is None else before - 1
             return tuple(replace(d, basket=()) for d in self._decisions[max(end - last, 0) : max(end, 0)])
 
+    def deciding_seconds(self) -> float:
+        """Seconds that all decisions took."""
+        with self._lock:
+            return sum(d.seconds for d in self._decisions if math.isfinite(d.seconds))
+
     def samples(self, before: int | None = None) -> Any:
         """The newest samples, or those that decision `before` started from; None if there are none."""
         with self._lock:
@@ -284,7 +289,9 @@ class MemoryStorage:
         number, reason = len(self._decisions) + 1, documents.printable(draft.reason)
         decision = Decision(number, kind, run.number, run.config, run.epoch, draft.to_epoch, reason)
         version, change = len(self._definitions), self._change
-        record = DecisionRecord(decision, basis, version, "pending", "", None, change, None, draft.basket)
+        record = DecisionRecord(
+            decision, basis, version, "pending", "", None, change, None, draft.basket, draft.seconds
+        )
         self._decisions.append(record)
         self._pending[number] = decision
         self._runs[run.number - 1] = replace(run, state="pending", outcome="")

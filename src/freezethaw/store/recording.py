@@ -215,7 +215,8 @@ def commit(
     reason = documents.printable(draft.reason)
     decision = Decision(head.decisions, kind, run.number, run.config, run.epoch, draft.to_epoch, reason)
     basket = documents.dump([asdict(entry) | {"config": dict(entry.config)} for entry in draft.basket])
-    insert_decision(connection, head, decision, basis=basis, basket=basket)
+    seconds = draft.seconds if math.isfinite(draft.seconds) else None
+    insert_decision(connection, head, decision, basis=basis, basket=basket, seconds=seconds)
     for request in draft.requests:
         rows.close_request(connection, head, request)
     return decision, leases.grant(connection, head.study, run.number, decision.number, here)

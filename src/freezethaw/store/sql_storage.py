@@ -85,6 +85,11 @@ class SqlStorage:
         with self._database.reading() as connection:
             return loading.newest_decisions(connection, self._study, last, before)
 
+    def deciding_seconds(self) -> float:
+        """Seconds that all decisions took."""
+        with self._database.reading() as connection:
+            return loading.deciding_seconds(connection, self._study)
+
     def samples(self, before: int | None = None) -> Any:
         """The newest samples, or those that decision `before` started from; None if there are none."""
         with self._database.reading() as connection:

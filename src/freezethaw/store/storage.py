@@ -124,6 +124,9 @@ class Storage(Protocol):
     def decisions(self, last: int, before: int | None = None) -> tuple[DecisionRecord, ...]:
         """The newest decisions, or the newest before another one, oldest first, without baskets."""
 
+    def deciding_seconds(self) -> float:
+        """Seconds that all decisions took."""
+
     def samples(self, before: int | None = None) -> Any:
         """The newest hyperparameter samples as plain numbers, or those that decision `before` started from."""
 

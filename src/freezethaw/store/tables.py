@@ -129,6 +129,7 @@ decisions = Table(
     _whole("to_epoch"),
     _text("reason"),
     _text("basket"),
+    Column("seconds", Double, nullable=True),  # that deciding took, for people
     _whole("definition"),  # the version it was decided under
     _whole("basis"),  # the last change known to the decision
     _text("state"),  # pending, told, cancelled
@@ -245,6 +246,7 @@ MIGRATIONS = {
     1: (
         "ALTER TABLE freezethaw_wishes RENAME TO freezethaw_requests",
         "ALTER TABLE freezethaw_studies RENAME COLUMN wishes TO requests",
+        "ALTER TABLE freezethaw_decisions ADD COLUMN seconds DOUBLE PRECISION",
     ),
 }
 

@@ -224,7 +224,9 @@ class StudySession:
     def _decide(
         self, definition: StudyDefinition, state: StudyState, cache: InferenceCache
     ) -> tuple[DecisionDraft, HyperparameterSamples | None]:
-        return decide(definition, state, self.samples_after(state.decisions), definition.seed, cache)
+        begin = time.perf_counter()
+        draft, samples = decide(definition, state, self.samples_after(state.decisions), definition.seed, cache)
+        return replace(draft, seconds=time.perf_counter() - begin), samples
 
     @contextmanager
     def _deciding(self, lease: Lease | None) -> Iterator[Lease]:

@@ -21,8 +21,8 @@ from freezethaw.study.session import StudySession
 class Study:
     """One search. The same seed and the same losses give the same decisions.
 
-    Without a `store` the study lives in this process and never reads a clock. (`store`, `name`) identifies a study in a
-    database: the same call again continues it, from any number of processes.
+    Without a `store` the study lives in this process. (`store`, `name`) identifies a study in a database: the same call
+    again continues it, from any number of processes. No decision depends on a clock.
 
     `repeats`: how often a configuration may be started, each time as a run of its own with its own seed, for trainings
     with much run-to-run variance. The model then estimates that variance, and `recommended` judges configurations.

@@ -27,6 +27,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "pinned": list(definition.get("pinned", ())),
         "epochs": state.epochs_trained(),
         "training_hours": state.seconds_trained() / 3600,
+        "deciding_hours": study.deciding_seconds() / 3600,
         "runs": {state: states[state] for state in STATES if states[state]},
         "added_runs": sum(run.added for run in state.runs),
         "best": lowest(state),
