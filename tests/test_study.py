@@ -392,3 +392,21 @@ def test_best_is_the_lowest_measured_loss_and_recommended_the_lowest_expected():
     assert study.recommended.run == good.number
     assert study.best.expected > 0.5
     assert study.recommended.expected < 0.4
+
+
+def test_a_request_that_training_has_overtaken_is_dropped():
+    """Thaw to epoch 3 is accepted while a pending decision goes to epoch 6: later it must not block the study."""
+    study = ft.Study(SPACE, max_epochs=9, seed=0)
+    study.enqueue(SPACE.sample(np.random.default_rng(0)), to_epoch=6)
+    decision = study.ask()
+    study.thaw(decision.run, 3)
+    study.tell(decision, [1.0 / e for e in range(1, 7)])
+    after = study.ask()
+    assert (after.run, after.from_epoch) != (decision.run, 3)
+    assert session_of(study).refresh().requests == ()
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 2.5}, {"epochs": True}, {"training_hours": 0}, {"target": "low"}])
+def test_a_budget_of_the_wrong_type_is_named(wrong):
+    with pytest.raises(ft.StudyError, match=f"Budget: {next(iter(wrong))} must be"):
+        ft.Budget(**wrong)

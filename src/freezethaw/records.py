@@ -95,7 +95,7 @@ class BasketEntry:
     run: int | None
     config: Config
     epoch: int  # already trained
-    to_epoch: int  # the epoch with the best ratio of improvement to cost
+    to_epoch: int  # the epoch that the score refers to
     score: float  # of the policy
     chance: float  # of beating the best loss (improvement rate), or of being the minimum (entropy search)
 
@@ -133,12 +133,14 @@ class Budget:
     worthwhile: float | None = None  # stop when the expected improvement of continuing is smaller than this
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "training_hours", "worthwhile"):
+        for name, kind in (("epochs", int), ("training_hours", float), ("worthwhile", float)):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise StudyError(f"Budget: {name} must be a positive number or None, not {value!r}")
-        if self.target is not None and not math.isfinite(self.target):
-            raise StudyError(f"Budget: target must be a finite loss or None, not {self.target!r}")
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | kind) or not value > 0):
+                what = "integer" if kind is int else "number"
+                raise StudyError(f"Budget: {name} must be a positive {what} or None, not {value!r}")
+        target: object = self.target
+        if target is not None and not (isinstance(target, int | float) and math.isfinite(target)):
+            raise StudyError(f"Budget: target must be a finite loss or None, not {target!r}")
 
 
 @dataclass(frozen=True)

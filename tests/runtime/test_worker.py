@@ -439,3 +439,35 @@ def test_a_training_that_fails_from_now_on_ends_the_study(url, tmp_path, monkeyp
     study = Study.open(url)
     assert 7 <= len(study.runs) <= 9
     study.close()
+
+
+def test_an_error_of_the_tuner_is_not_blamed_on_the_run(url, tmp_path, monkeypatch):
+    bench = Bench(url, tmp_path / "kept")
+
+    def broken(*_):
+        raise ft.ModelError("a bug in the model")
+
+    monkeypatch.setattr(bench.session, "next_decision", broken)
+    with pytest.raises(ft.ModelError, match="a bug in the model"):
+        bench.worker.work()
+    assert [run.state for run in bench.study.runs] == ["pending"]  # released: another worker may continue it
+    assert events(url, FAILED) == []
+
+
+def test_a_decision_that_is_tried_again_records_its_checkpoint_once(url, tmp_path, monkeypatch):
+    """The decision lease is lost at the commit: the checkpoint that was written before belongs to the second try."""
+    bench = Bench(url, tmp_path / "kept", every=1, budget=6)
+    commit, lost = bench.storage.commit, []
+
+    def flaky(*args, **named):
+        if named.get("closing") is not None and len(lost) < 3:
+            lost.append(1)
+            raise ft.LeaseLost("the decision lease was lost")
+        return commit(*args, **named)
+
+    monkeypatch.setattr(bench.storage, "commit", flaky)
+    assert bench.worker.work() == "budget spent: 6 epochs"
+    assert len(lost) == 3
+    kept = bench.storage.checkpoints()
+    assert len({(c.run, c.epoch) for c in kept}) == len(kept)
+    assert all((tmp_path / "kept" / c.place).is_dir() for c in kept)

@@ -75,7 +75,7 @@ def test_two_processes_share_a_study_and_start_nothing_twice(url):
     one, other = first.ask(), second.ask()
     assert other.number == one.number + 1
     assert other.run != one.run
-    with pytest.raises(ft.TellError, match="made by another process"):
+    with pytest.raises(ft.TellError, match="held by another session"):
         second.tell(one, losses(one))
     second.tell(other, losses(other))
     first.tell(one, losses(one))
@@ -221,3 +221,12 @@ def test_the_price_of_an_evicted_run_is_paid(url):
     then = session.storage.load(at=here.change)
     assert [then.to_train_again(r) for r in then.runs] == [here.to_train_again(r) for r in here.runs]
     study.close()
+
+
+def test_a_closed_study_releases_its_decisions(url):
+    """In the same process too: they are handed out again at once, not after the lease time."""
+    with ft.Study(SPACE, max_epochs=9, store=url) as study:
+        decision = study.ask()
+    with ft.Study(SPACE, max_epochs=9, store=url) as again:
+        assert again.ask() == decision
+        again.tell(decision, losses(decision))

@@ -28,6 +28,7 @@ POLICIES: dict[str, Policy | None] = {
     "entropy_search": entropy_search.choose,
     "random": None,
 }
+ENDED = ("finished", "diverged", "failed")
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -53,10 +54,10 @@ def decide(
     obsolete = tuple(
         r.number
         for r in state.requests
-        if r.run is not None and state.run(r.run).state in ("finished", "diverged", "failed")
+        if r.run is not None and (state.run(r.run).state in ENDED or state.run(r.run).epoch >= r.to_epoch)
     )
     for r in state.requests:
-        if r.run is None or state.run(r.run).state == "frozen":
+        if r.number not in obsolete and (r.run is None or state.run(r.run).state == "frozen"):
             reason = "requested by the user"
             return DecisionDraft(r.run, r.config, r.to_epoch, reason, requests=(r.number, *obsolete)), None
     with one_thread():

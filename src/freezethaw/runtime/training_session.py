@@ -64,6 +64,7 @@ class TrainingSession:
         self._newest: Checkpoint | None = None  # the last checkpoint that was recorded here
         self._replaced: list[Checkpoint] = []  # whose files are to be removed
         self._cleaning = False
+        self._internal_error: Exception | None = None  # of deciding, not of the training
         self._following: Decision | None = None  # the next decision, if it was made when this one ended
         self._nothing: Callable[[], StudyFinished | AllPending] | None = None  # why there is none
         self._clock = time.perf_counter()
@@ -141,9 +142,14 @@ class TrainingSession:
 
     def _decide(self, lease: Lease | None, due: bool, save: Save | None) -> bool:
         """Make the next decision and close this one; returns whether it continues this run."""
+        failed_saves: list[Exception] = []
 
         def saved(continues: bool) -> Saved:
-            return self._save(save) if due or not continues else NOTHING_SAVED
+            try:
+                return self._save(save if due or not continues else None)
+            except Exception as error:
+                failed_saves.append(error)
+                raise
 
         try:
             decision = self.session.next_decision(self.decision, lease, saved)
@@ -152,6 +158,9 @@ class TrainingSession:
             self._close("told", save)
             self._keep_model()
             return False
+        except Exception as error:
+            self._internal_error = None if error in failed_saves else error
+            raise
         continues = decision.run == self.decision.run
         if continues:
             self.decision = decision
@@ -183,6 +192,8 @@ class TrainingSession:
         if self.over:
             self._late_error(error)
             return
+        if error is self._internal_error:
+            raise error
         if self._caused_by_cache(error):
             self._disable_cache(error)
             return

@@ -81,7 +81,7 @@ class Worker:
                     decision, careful = self._next()
                 if decision is not None:
                     decision, careful = self.train_decision(decision, careful), False
-                    check_failures(self.session)
+                    self._check_failures(decision)
             except StudyFinished as end:
                 self._finished(end.reason)
                 return end.reason
@@ -89,6 +89,14 @@ class Worker:
                 decision = None
                 time.sleep(PAUSE)
         return INTERRUPTED
+
+    def _check_failures(self, following: Decision | None) -> None:
+        try:
+            check_failures(self.session)
+        except StudyError:
+            if following is not None:
+                self.session.release(following)
+            raise
 
     def _finished(self, reason: str) -> None:
         """Record the end once, however many workers see it."""

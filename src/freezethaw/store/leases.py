@@ -78,10 +78,10 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
     return Lease(seen.run, seen.token + 1, seen.decision)
 
 
-def take_decision_lease(connection: Connection, study: int, uid: str, watcher: Watcher) -> Lease | None:
-    """The decision lease, if it is available: within a transaction that has locked nothing yet."""
+def take_decision_lease(connection: Connection, study: int, watcher: Watcher) -> Lease | None:
+    """The decision lease, if nobody holds it: within a transaction that has locked nothing yet."""
     seen = states(connection, study, DECIDING)
-    return take(connection, study, seen[0], watcher.here) if seen and watcher.may_take(uid, seen[0]) else None
+    return take(connection, study, seen[0], watcher.here) if seen and not seen[0].held else None
 
 
 def lock_all(connection: Connection, study: int) -> None:

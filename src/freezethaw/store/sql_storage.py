@@ -200,7 +200,7 @@ class SqlStorage:
         with self._database.writing() as connection:
             taken = None
             if deciding is not None:  # first, as everywhere: see `leases` on the order of locks
-                taken = leases.take_decision_lease(connection, self._study, self.uid, deciding)
+                taken = leases.take_decision_lease(connection, self._study, deciding)
             recorded = recording.record(connection, self._study, lease, report, checkpoint, close, replaced)
         return recorded if taken is None else replace(recorded, decision_lease=taken)
 

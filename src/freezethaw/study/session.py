@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from freezethaw.decide import Inference, InferenceCache, StudyDefinition, decide
-from freezethaw.errors import LeaseLost, StudyError, TellError
+from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import (
     OUTCOMES,
@@ -59,9 +59,6 @@ class StudySession:
         self._pause, self._lock = pause, threading.RLock()
         self._leases: dict[int, tuple[Decision, Lease]] = {}  # of decisions made here, by number
         self._heartbeat: Heartbeat | None = None
-        if storage.shared:
-            self._heartbeat = Heartbeat(storage.beat, seconds=lease_seconds)
-            self._heartbeat.__enter__()
         self._samples: tuple[int, HyperparameterSamples | None] | None = None  # and after how many decisions
         self._history: History | None = None
         self.state: StudyState = storage.load()  # as last read
@@ -70,6 +67,9 @@ class StudySession:
             definition = replace(definition, banned=tuple(kept.get("banned", ())), pinned=tuple(kept.get("pinned", ())))
         self.definition = definition or StudyDefinition.from_dict(self.state.definition)
         self.cache = InferenceCache(self.definition, self._union(self.definition.space, self.state.version))
+        if storage.shared:
+            self._heartbeat = Heartbeat(storage.beat, seconds=lease_seconds)
+            self._heartbeat.__enter__()
 
     @classmethod
     def create(cls, definition: StudyDefinition, name: str, store: str | Path | None = None) -> StudySession:
@@ -115,7 +115,10 @@ class StudySession:
         return found
 
     def close(self) -> None:
-        """Stop the heartbeat. Pending decisions stay pending, and any process may take them over."""
+        """Release the leases and stop the heartbeat. Pending decisions stay pending, for any process to take over."""
+        for decision, _ in list(self._leases.values()):
+            with suppress(StoreError, TellError):
+                self.release(decision)
         if self._heartbeat is not None:
             self._heartbeat.__exit__(None, None, None)
         self.storage.close()
@@ -146,10 +149,12 @@ class StudySession:
 
     def samples_after(self, decisions: int) -> HyperparameterSamples | None:
         """The hyperparameter samples after so many decisions."""
-        if self._samples is None or self._samples[0] != decisions:
+        known = self._samples
+        if known is None or known[0] != decisions:
             plain = self.storage.samples(before=decisions + 1)
-            self._samples = decisions, None if plain is None else HyperparameterSamples.from_dict(plain)
-        return self._samples[1]
+            known = decisions, None if plain is None else HyperparameterSamples.from_dict(plain)
+            self._samples = known
+        return known[1]
 
     def infer(self) -> Inference | None:
         """The posterior given all losses of the current state; None before the first finite loss."""
@@ -157,8 +162,8 @@ class StudySession:
 
     def history(self) -> History:
         """All decisions and epochs; only what changed is read."""
-        self._history = self.storage.history(self._history)
-        return self._history
+        found = self._history = self.storage.history(self._history)
+        return found
 
     def events(self, kind: str) -> list[Event]:
         """All events of a kind, oldest first."""
@@ -209,12 +214,12 @@ class StudySession:
 
     def _retried(self, attempt: Callable[[], Decision], check: Callable[[], object] = lambda: None) -> Decision:
         """Try again if the decision lease was lost while deciding; `check` raises LeaseLost if another one was."""
-        for _ in range(TRIES - 1):
+        for _ in range(TRIES):
             try:
                 return attempt()
             except LeaseLost:  # no heartbeat came through while this process decided: another one decides
                 check()
-        return attempt()
+        raise StoreError(f"the decision lease was lost {TRIES} times in a row while deciding: is the store very slow?")
 
     def read(self) -> tuple[StudyState, StudyDefinition, InferenceCache]:
         """The state, with the definition and the cache that belong to it, whatever other threads read meanwhile."""
@@ -271,7 +276,7 @@ class StudySession:
         record = self.storage.decision(number)
         state = self.storage.load(at=record.basis)
         if state.decisions != number - 1:
-            raise StudyError(f"decision {number} came with the study from memory; it cannot be replayed")
+            raise StudyError(f"decision {number} was made before save_to(); what it was based on is not stored")
         plain = self.storage.samples(before=number)
         samples = None if plain is None else HyperparameterSamples.from_dict(plain)
         for decision in state.pending:  # the decision that was closed by the same commit
@@ -300,7 +305,7 @@ class StudySession:
         if lease is not None and held == decision:
             return lease
         self.check_pending(decision)
-        raise TellError(f"decision {decision.number} was made by another process, which has to tell it")
+        raise TellError(f"decision {decision.number} is held by another session, which has to tell it")
 
     def take_over(self) -> Decision | None:
         """A pending decision whose process is gone, now held by this one; None if there is none."""
