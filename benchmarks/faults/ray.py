@@ -108,10 +108,18 @@ def _runs(process: int) -> bool:
     return False
 
 
-def _kill_actor(study: storm.Target, _: Any, rng: random.Random) -> int:
-    while not (pids := _workers(study)):  # after the driver was killed, the new workers are still starting
+def _some_workers(study: storm.Target) -> list[int]:
+    """At least one: after the driver or a node was killed, the new workers are still starting."""
+    end = time.monotonic() + storm.PATIENCE
+    while not (pids := _workers(study)):
+        if time.monotonic() > end or study.process is None or study.process.poll() is not None:
+            raise storm.Broken(f"there is no worker to kill: {study.errors()}")
         time.sleep(0.1)
-    os.kill(rng.choice(pids), signal.SIGKILL)
+    return pids
+
+
+def _kill_actor(study: storm.Target, _: Any, rng: random.Random) -> int:
+    os.kill(rng.choice(_some_workers(study)), signal.SIGKILL)
     return 1
 
 
@@ -129,7 +137,7 @@ def _kill_node(study: storm.Target, place: Any, _: random.Random) -> int:
 
 def _kill_driver(study: storm.Target, _: Any, __: random.Random) -> int:
     """Kill -9 of the process that the user started, with which Ray ends its actors; then the same command again."""
-    pids = _workers(study)
+    pids = _some_workers(study)
     assert study.process is not None
     study.process.kill()
     study.process.communicate()

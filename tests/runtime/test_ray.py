@@ -50,8 +50,8 @@ def events(url, kind):
 
 
 def test_an_actor_a_node_and_the_driver_are_killed_and_every_promise_holds(cluster):
-    found = fire.fly(cluster, 20, 2, kills=1, drivers=1, seconds="0.05 0.2", replay=False)
-    assert found["epochs"] == 20
+    found = fire.fly(cluster, 40, 2, kills=1, drivers=1, seconds="0.05 0.2", replay=False)
+    assert found["epochs"] == 40
     assert found["workers_lost"] >= 2
     assert found["replayed"] > 0
 
