@@ -90,7 +90,7 @@ def evaluation(epochs: int, runs: int, model: str) -> dict[str, float]:
     target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
     values = belief.values[0]
     posterior = condition(target.curves, spec, values, observations.geometry)
-    rows = len(posterior.rows.runs)
+    rows = len(posterior.pseudo_observations.runs)
     matrix = 2.0 * np.eye(rows) + 0.1
 
     def fastest(function, rounds: int = 5) -> float:

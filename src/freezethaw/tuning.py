@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from freezethaw.errors import StudyError
-from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result
+from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result, Run
 from freezethaw.runtime.callbacks import Callback, Callbacks
 from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
 from freezethaw.runtime.signals import TIMEOUT, Leaving
+from freezethaw.runtime.training_session import FAILED
 from freezethaw.runtime.worker import INTERRUPTED
 from freezethaw.runtime.worker_process import WorkerSpec
 from freezethaw.space import Space
@@ -98,6 +100,7 @@ def tune(
                     reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
                 ended(reason)
             reader = read(study)
+            _warn_of_failures(session, reader.runs)
             saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
             return Result(
                 _with_checkpoint(reader.best, saved, folder),
@@ -152,6 +155,21 @@ def _work(
     if isinstance(engine, RayEngine):
         return RayWorkers(engine, spec, train, workers).run(session, leaving, update)
     return LocalEngine(spec, train, workers).run(session, leaving, update)
+
+
+def _warn_of_failures(session: StudySession, runs: Sequence[Run]) -> None:
+    """Say on standard error how many runs failed or diverged, with the first traceback: no failure is silent."""
+    counts = Counter(run.state for run in runs if not run.added)
+    ended = [f"{counts[state]} {state}" for state in ("failed", "diverged") if counts[state]]
+    if not ended or (not counts["failed"] and any(run.losses for run in runs)):  # some divergence is normal
+        return
+    lines = [f"freezethaw: of {sum(counts.values())} runs {' and '.join(ended)}"]
+    if counts["failed"]:
+        first = session.events(FAILED)[0]
+        lines += [f"the first failure: {first.text}", str(first.details.get("traceback", "")).rstrip()]
+    if not any(run.losses for run in runs):
+        lines.append("no run has a finite loss: there is no best configuration")
+    sys.stderr.write("\n".join(line for line in lines if line) + "\n")
 
 
 @contextmanager

@@ -471,3 +471,26 @@ def test_a_decision_that_is_tried_again_records_its_checkpoint_once(url, tmp_pat
     kept = bench.storage.checkpoints()
     assert len({(c.run, c.epoch) for c in kept}) == len(kept)
     assert all((tmp_path / "kept" / c.place).is_dir() for c in kept)
+
+
+def test_a_search_with_failed_runs_says_so_at_the_end(url, tmp_path, capsys):
+    def train(run):
+        if run.config == BAD:
+            raise RuntimeError("no such device")
+        descend(run)
+
+    tuned(train, url, tmp_path, max_epochs=2, budget=2)
+    said = capsys.readouterr().err
+    assert "of 2 runs 1 failed" in said
+    assert "RuntimeError: no such device" in said
+    assert "Traceback (most recent call last)" in said
+
+
+def test_a_search_in_which_everything_diverges_says_so(url, tmp_path, capsys):
+    def train(run):
+        for _ in run.epochs():
+            run.report(math.nan)
+
+    result = tuned(train, url, tmp_path, max_epochs=2, budget=2)
+    assert result.best is None
+    assert "of 2 runs 2 diverged\nno run has a finite loss" in capsys.readouterr().err

@@ -245,11 +245,12 @@ def test_a_server_that_was_restarted_is_found_again(postgresql_server):
 
 # Old files.
 
-FROZEN = ROOT / "tests" / "store" / "frozen" / "schema-1.db"
+FROZEN = sorted((ROOT / "tests" / "store" / "frozen").glob("schema-*.db"))
 
 
-def test_a_file_of_schema_version_1_opens_for_ever(tmp_path):
-    (tmp_path / "x.db").write_bytes(FROZEN.read_bytes())
+@pytest.mark.parametrize("frozen", FROZEN, ids=lambda file: file.stem)
+def test_a_file_of_every_schema_version_opens_for_ever(tmp_path, frozen):
+    (tmp_path / "x.db").write_bytes(frozen.read_bytes())
     with Store(f"sqlite:///{tmp_path / 'x.db'}") as store:
         [info] = store.studies()
         assert (info.name, info.runs, info.epochs, info.decisions) == ("frozen", 4, 9, 4)
