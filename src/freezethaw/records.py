@@ -229,7 +229,7 @@ class DecisionDraft:
     reason: str
     improvement: float = math.inf  # the largest expected improvement of any candidate, in the user's units
     basket: tuple[BasketEntry, ...] = ()
-    requests: tuple[int, ...] = ()  # numbers of requests that this fulfils, or that can no longer be fulfilled
+    requests: tuple[int, ...] = ()  # numbers of requests that this fulfils, or that can no longer be completed
     seconds: float = field(default=math.nan, compare=False)  # that deciding took, for display
 
 
@@ -311,7 +311,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to advance a run, or to decide (run 0). Every write shows the token; an old one is refused."""
+    """The right to advance a run, or to decide (run 0). A write carries the fencing token; an old one is refused."""
 
     run: int
     token: int
@@ -391,12 +391,12 @@ class StudyState:
             raise StudyError(f"there is no run {number!r}; the study has runs 1 to {len(self.runs)}")
         return self.runs[int(number) - 1]
 
-    def after(self, fulfilled: Decision) -> StudyState:
+    def after(self, completed: Decision) -> StudyState:
         """The state once a pending decision, all of whose epochs are recorded, has been told."""
-        run = self.run(fulfilled.run)
+        run = self.run(completed.run)
         state: State = "finished" if run.epoch >= self.max_epochs else "frozen"
         runs = (*self.runs[: run.number - 1], replace(run, state=state), *self.runs[run.number :])
-        pending = tuple(d for d in self.pending if d.number != fulfilled.number)
+        pending = tuple(d for d in self.pending if d.number != completed.number)
         return replace(self, runs=runs, pending=pending, last_run=run.number)
 
     @cached_property
@@ -407,7 +407,7 @@ class StudyState:
             saved[checkpoint.run] = max(checkpoint.epoch, saved.get(checkpoint.run, 0))
         return saved
 
-    def to_train_again(self, run: Run) -> int:
+    def epochs_to_retrain(self, run: Run) -> int:
         """Epochs that a thaw has to train again because no later checkpoint exists; 0 if nothing is ever saved."""
         return run.epoch - self._saved.get(run.number, 0) if self._saved else 0
 

@@ -213,13 +213,13 @@ def test_the_price_of_an_evicted_run_is_paid(url):
     session.record(decision, report, (checkpoint(decision.to_epoch), ()), close="told")
     [kept] = session.storage.checkpoints(run.number)
     here, others = session.refresh(), [r for r in study.runs if r.number != run.number and r.epoch]
-    assert here.to_train_again(here.run(run.number)) == 0
-    assert all(here.to_train_again(r) == r.epoch for r in others)  # they were never saved
+    assert here.epochs_to_retrain(here.run(run.number)) == 0
+    assert all(here.epochs_to_retrain(r) == r.epoch for r in others)  # they were never saved
     session.storage.drop_checkpoints([kept.number], "evicted")
     gone = session.refresh()
-    assert all(gone.to_train_again(r) == 0 for r in gone.runs)  # nothing is saved any more at all
+    assert all(gone.epochs_to_retrain(r) == 0 for r in gone.runs)  # nothing is saved any more at all
     then = session.storage.load(at=here.change)
-    assert [then.to_train_again(r) for r in then.runs] == [here.to_train_again(r) for r in here.runs]
+    assert [then.epochs_to_retrain(r) for r in then.runs] == [here.epochs_to_retrain(r) for r in here.runs]
     study.close()
 
 

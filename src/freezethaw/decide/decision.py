@@ -158,7 +158,7 @@ def _options(
         second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
     switch = prices.start + prices.save
     cost_old = np.array([0.0 if run.number == state.last_run else switch + prices.load for run in frozen])
-    again = np.array([0.0 if run.number == state.last_run else state.to_train_again(run) for run in frozen])
+    again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
     places = np.array([inference.places[run.number] for run in frozen], dtype=np.int64)
     cost_new = np.full(len(features), switch * second)
     return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old * second + again, cost_new)

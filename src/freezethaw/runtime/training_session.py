@@ -65,8 +65,8 @@ class TrainingSession:
         self._replaced: list[Checkpoint] = []  # whose files are to be removed
         self._cleaning = False
         self._internal_error: Exception | None = None  # of deciding, not of the training
-        self._following: Decision | None = None  # the next decision, if it was made when this one ended
-        self._nothing: Callable[[], StudyFinished | AllPending] | None = None  # why there is none
+        self._next: Decision | None = None  # the next decision, if it was made when this one ended
+        self._why_no_decision: Callable[[], StudyFinished | AllPending] | None = None  # why there is none
         self._clock = time.perf_counter()
 
     def begin(self, epoch: int, from_cache: bool = False) -> bool:
@@ -81,14 +81,14 @@ class TrainingSession:
         return not self.over
 
     @contextlib.contextmanager
-    def while_owned(self) -> Iterator[None]:
+    def holding_lease(self) -> Iterator[None]:
         """Stop if another worker took the run over; release the lease if anything else goes wrong."""
         try:
             yield
         except LeaseLost:
             self.over = True
         except BaseException:
-            for decision in (self.decision, self._following):
+            for decision in (self.decision, self._next):
                 if decision is not None:
                     with contextlib.suppress(StoreError, TellError):
                         self.session.release(decision)
@@ -96,11 +96,11 @@ class TrainingSession:
         finally:
             self.session.let_go(self.decision)
 
-    def following(self) -> Decision | None:
+    def next_decision(self) -> Decision | None:
         """The next decision, if it was made when this one ended; raises StudyFinished or AllPending likewise."""
-        if self._nothing is not None:
-            raise self._nothing()
-        return self._following
+        if self._why_no_decision is not None:
+            raise self._why_no_decision()
+        return self._next
 
     def report(self, epoch: int, loss: object, save: Save | None, metrics: Mapping[str, object]) -> bool:
         """Record a loss; returns whether to continue this run."""
@@ -154,7 +154,9 @@ class TrainingSession:
         try:
             decision = self.session.next_decision(self.decision, lease, saved)
         except (StudyFinished, AllPending) as end:
-            self._nothing = partial(type(end), str(end))  # not the exception itself, whose frames hold the model
+            self._why_no_decision = partial(
+                type(end), str(end)
+            )  # not the exception itself, whose frames hold the model
             self._close("told", save)
             self._keep_model()
             return False
@@ -167,7 +169,7 @@ class TrainingSession:
             if self.run is not None:
                 self.run.to_epoch = decision.to_epoch
         else:
-            self._following, self.over = decision, True
+            self._next, self.over = decision, True
         self._mark_recorded()
         self._clean_up()
         if not continues:
@@ -271,8 +273,11 @@ class TrainingSession:
 
     def _save(self, save: Save | None) -> Saved:
         """Write a checkpoint of the run as it is now, unless there is one of this epoch; with those it replaces."""
-        if self._unrecorded is not None:  # a transaction that is tried again
-            return self._unrecorded
+        if self._unrecorded is not None:
+            checkpoint, _ = self._unrecorded
+            if checkpoint is not None and checkpoint.epoch <= self._recorded:  # a transaction that is tried again
+                return self._unrecorded
+            self._unrecorded, self._replaced = None, []  # the loss of its epoch was never recorded
         if save is None or self._saved == self.epoch:
             return NOTHING_SAVED
         lease = self.session.lease(self.decision)

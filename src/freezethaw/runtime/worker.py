@@ -145,7 +145,7 @@ class Worker:
         `careful`: save every epoch that is trained again. Raises StudyFinished or AllPending if that is known.
         """
         training, process = TrainingSession(self, decision, careful), os.getpid()
-        with training.while_owned(), self._restored(decision) as restored:
+        with training.holding_lease(), self._restored(decision) as restored:
             if not training.begin(restored.epoch, from_cache=restored.model is not None):
                 return None
             self.checkpoints.clean(self.session.lease(decision))
@@ -172,7 +172,7 @@ class Worker:
                 training.returned()
             finally:
                 training.run = run.kept = None  # a reference cycle: without this a model would outlive its training
-        return training.following()
+        return training.next_decision()
 
     @contextlib.contextmanager
     def _epoch_timeout(self, training: TrainingSession) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
 from freezethaw.records import CLOSINGS, Checkpoint, Closing, DecisionRecord, Lease, Report, Run, State, closed_state
-from freezethaw.store.storage import DECIDING, GONE, LeaseState
+from freezethaw.store.storage import DECIDING, DROP_REASONS, LeaseState
 
 
 def check_advance(run: Run, to_epoch: int, max_epochs: int) -> None:
@@ -44,8 +44,8 @@ def check_checkpoint(checkpoint: Checkpoint | None, run: int, epoch: int) -> Non
 
 def check_gone(why: str) -> None:
     """Refuse an unknown reason for dropping a checkpoint."""
-    if why not in GONE:
-        raise StoreError(f"a checkpoint is dropped as one of {', '.join(GONE)}, not {why!r}")
+    if why not in DROP_REASONS:
+        raise StoreError(f"a checkpoint is dropped as one of {', '.join(DROP_REASONS)}, not {why!r}")
 
 
 def unknown_run(number: object, count: int) -> StudyError:

@@ -8,8 +8,8 @@ How a worker uses it:
     storage.record(run_lease, Report(epoch, (loss,), (seconds,)), checkpoint)     # raises LeaseLost: stop training
     storage.record(run_lease, close="told")               # or together with the last losses
 
-Every method is one transaction. A write shows the token of its lease, and an old token raises `LeaseLost`. A replay of
-decision n reads `load(at=decision(n).basis)` and `samples(before=n)`.
+Every method is one transaction. A write carries the fencing token of its lease, and an old token raises `LeaseLost`.
+A replay of decision n reads `load(at=decision(n).basis)` and `samples(before=n)`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from freezethaw.store.processes import Process
 Definition = Mapping[str, Any]
 LEASE_SECONDS = 60.0
 DECIDING = 0  # stands for the run in the decision lease; runs count from 1
-GONE = ("replaced", "evicted", "damaged")  # why a checkpoint no longer exists
+DROP_REASONS = ("replaced", "evicted", "damaged")  # why a checkpoint no longer exists
 
 
 @dataclass(frozen=True)

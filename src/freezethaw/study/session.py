@@ -194,23 +194,23 @@ class StudySession:
             draft, samples = self._decide(definition, state, cache)
             return self._commit(lease, draft, state, samples)
 
-    def next_decision(self, fulfilled: Decision, lease: Lease | None, save: Callable[[bool], Saved]) -> Decision:
-        """Decide after all epochs of `fulfilled` are recorded, and close that decision with the same transaction.
+    def next_decision(self, completed: Decision, lease: Lease | None, save: Callable[[bool], Saved]) -> Decision:
+        """Decide after all epochs of `completed` are recorded, and close that decision with the same transaction.
 
         `lease` is the decision lease, if it came with the last record. `save` is called before the commit, with whether
         the decision continues the run; it returns the checkpoint that is recorded with the commit. Raises StudyFinished
-        or AllPending; then `fulfilled` is still pending.
+        or AllPending; then `completed` is still pending.
         """
         leases = [lease]
 
         def decide_and_commit() -> Decision:
             with self._deciding(leases.pop() if leases else None) as held:
                 state, definition, cache = self.read()
-                draft, samples = self._decide(definition, state.after(fulfilled), cache)
-                saved = save(draft.run == fulfilled.run)
-                return self._commit(held, draft, state, samples, fulfilled, saved)
+                draft, samples = self._decide(definition, state.after(completed), cache)
+                saved = save(draft.run == completed.run)
+                return self._commit(held, draft, state, samples, completed, saved)
 
-        return self._retried(decide_and_commit, lambda: self.storage.beat(self.lease(fulfilled)))
+        return self._retried(decide_and_commit, lambda: self.storage.beat(self.lease(completed)))
 
     def _retried(self, attempt: Callable[[], Decision], check: Callable[[], object] = lambda: None) -> Decision:
         """Try again if the decision lease was lost while deciding; `check` raises LeaseLost if another one was."""
@@ -256,17 +256,17 @@ class StudySession:
         draft: DecisionDraft,
         state: StudyState,
         samples: HyperparameterSamples | None,
-        fulfilled: Decision | None = None,
+        completed: Decision | None = None,
         saved: Saved = (None, ()),
     ) -> Decision:
-        """Decision, lease of its run and samples in one transaction, with the end of the one that is fulfilled."""
+        """Decision, lease of its run and samples in one transaction, with the end of the one that is completed."""
         plain = None if samples is None else samples.to_dict()
-        closing = None if fulfilled is None else self.lease(fulfilled)
+        closing = None if completed is None else self.lease(completed)
         decision, run_lease = self.storage.commit(
             lease, draft, state.change, plain, closing=closing, checkpoint=saved[0], replaced=saved[1]
         )
-        if fulfilled is not None:
-            self.let_go(fulfilled)
+        if completed is not None:
+            self.let_go(completed)
         self._samples = decision.number, samples or self.samples_after(state.decisions)
         self.hold(decision, run_lease)
         return decision
