@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals store faults fire ray workers crowd paper figures fuzz clean
+.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals clock store faults fire ray workers crowd paper figures fuzz clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,9 @@ $(RIVALS_VENV)/.ready: benchmarks/rivals/requirements.txt
 rivals: $(RIVALS_VENV)/.ready  ## run the rivals of the regret benchmark; what is in build/regret is not repeated
 	PYTHONPATH=src:. $(RIVALS_VENV)/bin/python -W ignore -m benchmarks.rivals.run --out $(REGRET) $(RIVALS_ARGS)
 
+clock: $(VENV)/.dev $(LIBRARIES)  ## benchmark: real training by the clock, beside Optuna (hours)
+	$(BIN)/python -m benchmarks.clock $(ARGS)
+
 store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against the bare driver
 	$(BIN)/python -m benchmarks.store $(ARGS)
 
@@ -103,7 +106,7 @@ workers: $(VENV)/.dev  ## benchmark: what a second worker brings
 crowd: $(VENV)/.dev  ## benchmark: 64 simulated workers on a large study
 	$(BIN)/python -m benchmarks.crowd $(ARGS)
 
-bench: forecast latency regret store faults fire ray workers crowd  ## all benchmarks; with RIVALS=1 rivals too
+bench: forecast latency regret clock store faults fire ray workers crowd  ## all benchmarks; with RIVALS=1 rivals too
 
 # resumable, study by study; ARGS="--problem pmf" is one problem, ARGS="--processes 16" takes more cores
 paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: a small version in minutes
