@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -229,9 +230,9 @@ class StudySession:
     def _decide(
         self, definition: StudyDefinition, state: StudyState, cache: InferenceCache
     ) -> tuple[DecisionDraft, HyperparameterSamples | None]:
-        begin = time.perf_counter()
+        begin = perf_counter()
         draft, samples = decide(definition, state, self.samples_after(state.decisions), definition.seed, cache)
-        return replace(draft, seconds=time.perf_counter() - begin), samples
+        return replace(draft, seconds=perf_counter() - begin), samples
 
     @contextmanager
     def _deciding(self, lease: Lease | None) -> Iterator[Lease]:
