@@ -71,7 +71,7 @@ class StudySimulator:
             seed=setup.seed,
             direction="maximize" if table.maximise else "minimize",
             candidates=self.simulation.configs if setup.mode == "candidates" else None,
-            budget=ft.Budget(hours=self.limit / 3600) if timed else setup.budget,
+            budget=ft.Budget(training_hours=self.limit / 3600) if timed else setup.budget,
             **{key: value for key, value in chosen.items() if value is not None},
         )
         self.rows = {self.simulation.space.key(config): row for row, config in enumerate(self.simulation.configs)}
@@ -154,6 +154,8 @@ class StudySimulator:
 def run_simulation(setup: Setup) -> dict[str, Any]:
     """Run one simulation and return its record."""
     with ExitStack() as stack:
+        # decisions take no simulated time, so that a simulation is the same on every machine
+        stack.enter_context(patch("freezethaw.study.session.perf_counter", lambda: 0.0))
         for name, value in setup.constants:
             stack.enter_context(patch(f"freezethaw.{name}", value))
         return StudySimulator(setup).run()
