@@ -156,7 +156,8 @@ def _options(
             factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
             factor_new = factor_new / relative_costs(known, seconds, features)
         second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
-        deciding = second * (state.deciding_seconds or 0.0)
+        if definition.policy == "improvement_rate":  # the paper's policy stays as it is
+            deciding = second * (state.deciding_seconds or 0.0)
     switch = prices.start + prices.save
     cost_old = np.array([0.0 if run.number == state.last_run else switch + prices.load for run in frozen])
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
