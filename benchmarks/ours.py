@@ -154,8 +154,6 @@ class StudySimulator:
 def run_simulation(setup: Setup) -> dict[str, Any]:
     """Run one simulation and return its record."""
     with ExitStack() as stack:
-        # decisions take no simulated time, so that a simulation is the same on every machine
-        stack.enter_context(patch("freezethaw.study.session.perf_counter", lambda: 0.0))
         for name, value in setup.constants:
             stack.enter_context(patch(f"freezethaw.{name}", value))
         return StudySimulator(setup).run()

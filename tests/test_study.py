@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter
@@ -411,29 +410,3 @@ def test_a_request_that_training_has_overtaken_is_dropped():
 def test_a_budget_of_the_wrong_type_is_named(wrong):
     with pytest.raises(ft.StudyError, match=f"Budget: {next(iter(wrong))} must be"):
         ft.Budget(**wrong)
-
-
-def test_where_decisions_are_expensive_they_are_fewer_and_a_replay_charges_the_same(monkeypatch):
-    """The seconds of decisions are part of the state; the paper's policy does not heed them."""
-
-    def decisions(seconds, policy="improvement_rate"):
-        ticks = itertools.count()
-        monkeypatch.setattr("freezethaw.study.session.perf_counter", lambda: seconds * next(ticks))
-        study = ft.Study(SPACE, max_epochs=10, seed=1, budget=40, policy=policy)
-        count = 0
-        while True:
-            try:
-                decision = study.ask()
-            except ft.StudyFinished:
-                break
-            epochs = range(decision.from_epoch + 1, decision.to_epoch + 1)
-            study.tell(decision, [loss_of(decision.config, e) for e in epochs], seconds=[0.1] * len(epochs))
-            count += 1
-        for number in range(1, count + 1):
-            assert session_of(study).replay(number).to_epoch == study.explain(number).decision.to_epoch
-        return count
-
-    free, expensive = decisions(0.0), decisions(1.0)
-    assert free == 40
-    assert expensive < 25
-    assert decisions(1.0, "entropy_search") == 40

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
 from freezethaw.errors import StudyError, TellError
@@ -369,7 +368,6 @@ class StudyState:
     decisions: int = 0  # committed so far
     requests: tuple[Request, ...] = ()  # of the user, in order
     checkpoints: tuple[Checkpoint, ...] = field(repr=False, default=())  # those that exist
-    deciding_seconds: float | None = None  # that a decision takes: the median of the last ones
     last_run: int | None = None  # of the last decision, once that is told: continuing it needs no save or load
 
     @property
@@ -436,15 +434,6 @@ class StudyState:
         sign = self.sign
         marks = ((sign * loss, run.number, epoch) for run in self.runs for epoch, loss in enumerate(run.losses, 1))
         return min(marks, default=None)
-
-
-RECENT_DECISIONS = 21  # whose seconds are taken into account
-
-
-def typical_seconds(seconds: Sequence[float]) -> float | None:
-    """What a decision takes, from the seconds of all or of the last decisions; None if unknown."""
-    known = [s for s in seconds[-RECENT_DECISIONS:] if math.isfinite(s)]
-    return median(known) if known else None
 
 
 def direction_sign(direction: str) -> float:

@@ -141,7 +141,7 @@ def _options(
     """What may be advanced or started, with the chance of surviving and the costs of each."""
     features_of, prices = cache.configurations.features, definition.prices
     factor_old, factor_new = np.ones(len(frozen)), np.ones(len(features))
-    second, deciding = 1.0, 0.0  # of training, in epochs; and what a decision costs, in epochs
+    second = 1.0  # of training, in epochs
     ended = [run for run in state.runs if run.state in ("diverged", "failed")]
     if ended:
         alive = [run for run in state.runs if run.losses and run.state not in ("diverged", "failed")]
@@ -156,16 +156,12 @@ def _options(
             factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
             factor_new = factor_new / relative_costs(known, seconds, features)
         second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
-        if definition.policy == "improvement_rate":  # the paper's policy stays as it is
-            deciding = second * (state.deciding_seconds or 0.0)
     switch = prices.start + prices.save
     cost_old = np.array([0.0 if run.number == state.last_run else switch + prices.load for run in frozen])
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
     places = np.array([inference.places[run.number] for run in frozen], dtype=np.int64)
-    cost_new = np.full(len(features), switch * second + deciding)
-    return Options(
-        places, features, state.max_epochs, factor_old, factor_new, cost_old * second + again + deciding, cost_new
-    )
+    cost_new = np.full(len(features), switch * second)
+    return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old * second + again, cost_new)
 
 
 def _draft(

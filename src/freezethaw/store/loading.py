@@ -14,17 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, or_, select
 
 from freezethaw.errors import StudyError
-from freezethaw.records import (
-    RECENT_DECISIONS,
-    BasketEntry,
-    Decision,
-    DecisionRecord,
-    History,
-    Request,
-    Run,
-    StudyState,
-    typical_seconds,
-)
+from freezethaw.records import BasketEntry, Decision, DecisionRecord, History, Request, Run, StudyState
 from freezethaw.store import documents, heads, rows, rules
 from freezethaw.store.tables import decisions, definitions, epochs, requests, runs
 
@@ -56,7 +46,6 @@ def load(connection: Connection, study: int, known: StudyState | None = None) ->
         head.decisions,
         _requests(connection, _waiting(study), by_number),
         rows.existing_checkpoints(connection, study),
-        typical_seconds(_recent_seconds(connection, study, head.decisions)),
         _last_run(connection, study, head.decisions, pending),
     )
 
@@ -90,7 +79,6 @@ def load_at(connection: Connection, study: int, at: int) -> StudyState:
         taken[-1].decision.number if taken else 0,
         _requests(connection, _waiting(study, at), by_number),
         rows.existing_checkpoints(connection, study, at=at),
-        typical_seconds([d.seconds for d in taken]),
         taken[-1].decision.run if taken and taken[-1].decision not in pending else None,
     )
 
@@ -192,12 +180,6 @@ def _pending(connection: Connection, study: int, by_number: dict[int, Run]) -> t
         Decision(r.number, r.kind, r.run, by_number[r.run].config, r.from_epoch, r.to_epoch, r.reason)
         for r in connection.execute(query.order_by(decisions.c.number))
     )
-
-
-def _recent_seconds(connection: Connection, study: int, last: int) -> list[float]:
-    where = (decisions.c.study == study, decisions.c.number > last - RECENT_DECISIONS)
-    found = connection.execute(select(decisions.c.seconds).where(*where).order_by(decisions.c.number))
-    return [math.nan if row.seconds is None else row.seconds for row in found]
 
 
 def _last_run(connection: Connection, study: int, number: int, pending: Sequence[Decision]) -> int | None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from freezethaw.errors import StudyError
 from freezethaw.records import (
-    RECENT_DECISIONS,
     Checkpoint,
     Closing,
     Config,
@@ -33,7 +32,6 @@ from freezethaw.records import (
     State,
     StudyState,
     closed_state,
-    typical_seconds,
 )
 from freezethaw.store import definitions, documents, rules
 from freezethaw.store.processes import Process
@@ -101,7 +99,6 @@ class MemoryStorage:
                     len(self._decisions),
                     tuple(r.value for r in self._requests if r.ended is None),
                     tuple(c.value for c in self._checkpoints if c.ended is None),
-                    typical_seconds([d.seconds for d in self._decisions[-RECENT_DECISIONS:]]),
                     last.decision.run if last is not None and last.state != "pending" else None,
                 )
             return self._state
@@ -132,7 +129,6 @@ class MemoryStorage:
             len(taken),
             tuple(r.value for r in self._requests if r.exists(at)),
             tuple(c.value for c in self._checkpoints if c.exists(at)),
-            typical_seconds([d.seconds for d in taken]),
             taken[-1].decision.run if taken and not rules.is_pending(taken[-1], at) else None,
         )
 

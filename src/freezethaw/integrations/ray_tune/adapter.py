@@ -119,7 +119,7 @@ class StudyScheduler(TrialScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Choose a trial with an open decision; stop trials that will never be resumed, pause all others."""
-        if tune_controller.search_alg.total_samples < sys.maxsize:
+        if 0 < tune_controller.search_alg.total_samples < sys.maxsize:  # 0 after a kill while Tune wrote its state
             raise StudyError("num_samples must be -1: the study decides how many runs to start and when to stop")
         for trial in [t for t in tune_controller.get_trials() if not self._registry.assigned(t.trial_id)]:
             if trial.status == Trial.PENDING:  # Tune would train it: after a restore or a retry
