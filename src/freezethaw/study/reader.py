@@ -30,7 +30,7 @@ class StudyReader:
     """A study as of one state. What never changes (baskets, past samples) is read from storage when asked for."""
 
     def __init__(self, session: StudySession) -> None:
-        """The study as of now."""
+        """The study in its current state."""
         self._session = session
         self.name: str = session.name
         self.state: StudyState

@@ -245,5 +245,5 @@ def session_of(study: Study) -> StudySession:
 
 
 def read(study: Study | StudyReader) -> StudyReader:
-    """A study as of now."""
+    """A study in its current state."""
     return study if isinstance(study, StudyReader) else StudyReader(session_of(study))
