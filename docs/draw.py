@@ -61,7 +61,7 @@ def real_runs(rng: np.random.Generator) -> tuple[str, Observations, list[tuple[f
         name, configs, curves, geometry = "real (TaskSet)", table.features[rows], table.losses[rows, 0], table.geometry
     horizon = curves.shape[1]
     cuts = rng.integers(3, horizon // 2 + 1, CONTEXT)
-    # most runs of the table stay at chance level; those with the lowest losses *seen* come first: later losses are not used
+    # most runs of the table stay at chance level; those with the lowest losses *seen* come first
     order = np.argsort([curve[:cut].min() for curve, cut in zip(curves, cuts, strict=True)])
     configs, curves, cuts = configs[order], curves[order], cuts[order]
     seen = tuple(tuple(float(y) for y in curve[:cut]) for curve, cut in zip(curves, cuts, strict=True))

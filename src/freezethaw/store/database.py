@@ -126,7 +126,10 @@ CAUSES = (
     ),
     ("lock timeout", "is locked by another session and stayed so for {wait:g} s"),
     ("readonly database", "cannot be written: the file or its folder is read-only"),
-    ("database or disk is full", "cannot be written: the disk is full. Nothing recorded is lost; free disk space and continue"),
+    (
+        "database or disk is full",
+        "cannot be written: the disk is full. Nothing recorded is lost; free space and continue",
+    ),
     ("disk I/O error", "cannot be read or written: the disk reports an error, or is full"),
     ("file is not a database", "is no SQLite database: give the file another name"),
     ("malformed", "is damaged: the file was changed by something other than SQLite. Restore a copy"),
