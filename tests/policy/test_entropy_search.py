@@ -242,3 +242,14 @@ def test_new_members_are_weakly_correlated():
 
     between = correlation(inputs, inputs)[np.triu_indices(len(picked), 1)]
     assert (between < entropy_search.NEIGHBOUR).all()
+
+
+def test_the_square_root_of_a_covariance_does_not_depend_on_the_signs_of_eigenvectors():
+    """Permuting the members permutes it; a factor made of eigenvectors alone has arbitrary signs and orders."""
+    A = np.random.default_rng(0).standard_normal((6, 4))
+    C, order = A @ A.T, np.random.default_rng(1).permutation(6)
+    root = entropy_search.square_root(C)
+    np.testing.assert_allclose(root @ root.T, C, atol=1e-12)
+    np.testing.assert_allclose(
+        entropy_search.square_root(C[np.ix_(order, order)]), root[np.ix_(order, order)], atol=1e-7
+    )

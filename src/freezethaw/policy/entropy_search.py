@@ -188,9 +188,12 @@ def _p_min(means: Array, root: Array, draws: Array) -> Array:
 
 
 def square_root(covariance: Array) -> Array:
-    """Square root of a covariance that may be singular: negative eigenvalues from rounding count as zero."""
+    """The symmetric square root of a covariance that may be singular; negative eigenvalues from rounding count as zero.
+
+    It is unique. Eigenvectors alone are not: their signs depend on the processor, and so would the decisions.
+    """
     values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def entropy(p: Array) -> Array:
