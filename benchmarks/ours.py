@@ -72,6 +72,7 @@ class StudySimulator:
             direction="maximize" if table.maximise else "minimize",
             candidates=self.simulation.configs if setup.mode == "candidates" else None,
             budget=ft.Budget(training_hours=self.limit / 3600) if timed else setup.budget,
+            prices=ft.Prices(),  # simulated training takes no time, so deciding may take any
             **{key: value for key, value in chosen.items() if value is not None},
         )
         self.rows = {self.simulation.space.key(config): row for row, config in enumerate(self.simulation.configs)}

@@ -68,6 +68,7 @@ def by_tune(task: Task, **named: Any) -> None:
             seed=task.seed,
             store=f"sqlite:///{task.folder.absolute()}/study.db?synchronous=off",  # survives a kill, not a power cut
             progress=False,
+            prices=ft.Prices(),  # methods are compared by epochs: deciding costs none
             **named,
         )
 

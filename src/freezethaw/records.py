@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from freezethaw.errors import StudyError, TellError
@@ -58,6 +59,12 @@ class Run:
     def epoch(self) -> int:
         """The last recorded epoch."""
         return len(self.losses)
+
+    @cached_property
+    def mean_seconds(self) -> float:
+        """Mean time of an epoch, as far as it was told; zero if it was not."""
+        known = [s for s in self.seconds if not math.isnan(s)]
+        return sum(known) / len(known) if known else 0.0
 
 
 @dataclass(frozen=True)
@@ -145,17 +152,20 @@ class Budget:
 
 @dataclass(frozen=True)
 class Prices:
-    """The cost of switching between runs, in seconds; in epochs if no seconds are told.
+    """What deciding and switching between runs cost, in seconds; in epochs if no seconds are told.
 
-    If switching is expensive, a decision grants several epochs at once and leaves the current run less readily.
+    If switching is expensive, a decision grants several epochs at once and leaves the current run less readily. If
+    deciding is, a decision plans what to train for longer. By default these costs are measured; `Prices()` charges
+    nothing, so that decisions do not depend on how fast the machine is.
     """
 
     start: float = 0.0  # for a worker to begin any run: the process, the data
     save: float = 0.0  # to freeze the current run
     load: float = 0.0  # to thaw another
+    decide: float = 0.0  # to decide
 
     def __post_init__(self) -> None:
-        for name in ("start", "save", "load"):
+        for name in ("start", "save", "load", "decide"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise StudyError(f"Prices: {name} must be a non-negative number of seconds, not {value!r}")
@@ -211,12 +221,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked to be done first: start a configuration (`run` is None) or thaw a run."""
+    """What is to be done next: start a configuration (`run` is None) or thaw a run."""
 
     number: int
     run: int | None
     config: Config
     to_epoch: int
+    reason: str = ""  # of an earlier decision that planned this; empty if the user asked for it
 
 
 @dataclass(frozen=True)
@@ -230,7 +241,9 @@ class DecisionDraft:
     improvement: float = math.inf  # the largest expected improvement of any candidate, in the user's units
     basket: tuple[BasketEntry, ...] = ()
     requests: tuple[int, ...] = ()  # numbers of requests that this fulfils, or that can no longer be completed
-    seconds: float = field(default=math.nan, compare=False)  # that deciding took, for display
+    plan: tuple[Request, ...] = ()  # what follows without deciding again, if deciding is expensive; numbered from 0
+    seconds: float = field(default=math.nan, compare=False)  # that deciding took; NaN if no model was asked
+    saving: float = field(default=math.nan, compare=False)  # that saving the run before it took; NaN if it was not
 
 
 @dataclass(frozen=True)
@@ -247,6 +260,28 @@ class DecisionRecord:
     closed: int | None  # the change that ended it; the commit of the next decision may be the same change
     basket: tuple[BasketEntry, ...] = field(repr=False, default=())  # empty in listings
     seconds: float = field(default=math.nan, compare=False)  # that deciding took; NaN if unknown
+    saving: float = field(default=math.nan, compare=False)  # that saving the run before it took; NaN if unknown
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """What a decision and a checkpoint take, in seconds: medians of the last ones, 0 if unknown."""
+
+    deciding: float = 0.0
+    saving: float = 0.0
+
+    @classmethod
+    def of(cls, last: Sequence[tuple[float | None, float | None]]) -> Overheads:
+        """From the seconds of deciding and of saving of the last RECENT_DECISIONS decisions."""
+        return cls(*(_typical(values) for values in zip(*last, strict=True))) if last else cls()
+
+
+RECENT_DECISIONS = 64  # whose seconds are taken into account
+
+
+def _typical(seconds: Sequence[float | None]) -> float:
+    known = [s for s in seconds if s is not None and math.isfinite(s)]
+    return median(known) if known else 0.0
 
 
 @dataclass(frozen=True)
@@ -366,9 +401,10 @@ class StudyState:
     runs: tuple[Run, ...] = field(repr=False, default=())
     pending: tuple[Decision, ...] = ()  # neither told nor cancelled
     decisions: int = 0  # committed so far
-    requests: tuple[Request, ...] = ()  # of the user, in order
+    requests: tuple[Request, ...] = ()  # of the user, in order, then planned ones
     checkpoints: tuple[Checkpoint, ...] = field(repr=False, default=())  # those that exist
     last_run: int | None = None  # of the last decision, once that is told: continuing it needs no save or load
+    overheads: Overheads = Overheads()
 
     @property
     def max_epochs(self) -> int:

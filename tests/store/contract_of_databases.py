@@ -78,7 +78,7 @@ class DatabaseContract:
         store = Store(url)
         with store._database.writing() as connection:
             connection.exec_driver_sql("UPDATE freezethaw_meta SET value = '99'")
-        with pytest.raises(StoreError, match=r"newer freezethaw \(schema version 99; this one knows 2\)"):
+        with pytest.raises(StoreError, match=r"newer freezethaw \(schema version 99; this one knows 3\)"):
             Store(url)
 
     def test_a_reader_that_stays_open_stops_nobody(self, url):

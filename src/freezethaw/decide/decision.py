@@ -12,13 +12,14 @@ from freezethaw.decide import stopping
 from freezethaw.decide.configurations import Candidates
 from freezethaw.decide.definition import StudyDefinition
 from freezethaw.decide.inference_cache import Inference, InferenceCache, one_thread
-from freezethaw.errors import AllPending, StudyError, StudyFinished
+from freezethaw.decide.plan import costs_in_epochs, epochs_per_decision, share_out, similarities
+from freezethaw.errors import AllPending, SpaceError, StudyError, StudyFinished
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.plain import percent
 from freezethaw.policy import entropy_search, improvement_rate
 from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
 from freezethaw.policy.costs import relative_costs, survival_probability
-from freezethaw.records import BasketEntry, Config, DecisionDraft, Run, StudyState
+from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState
 
 Array = NDArray[np.float64]
 Policy = Callable[..., Choice]
@@ -51,15 +52,10 @@ def decide(
     cache = cache or InferenceCache(definition)
     rng = np.random.default_rng([seed, state.decisions + 1])
     left = stopping.epochs_left(definition.budget, state)
-    obsolete = tuple(
-        r.number
-        for r in state.requests
-        if r.run is not None and (state.run(r.run).state in ENDED or state.run(r.run).epoch >= r.to_epoch)
-    )
+    obsolete = tuple(r.number for r in state.requests if _is_obsolete(r, definition, state))
     for r in state.requests:
         if r.number not in obsolete and (r.run is None or state.run(r.run).state == "frozen"):
-            reason = "requested by the user"
-            return DecisionDraft(r.run, r.config, r.to_epoch, reason, requests=(r.number, *obsolete)), None
+            return replace(_requested(r, state, left), requests=(r.number, *obsolete)), None
     with one_thread():
         inference = cache.infer(state, samples)
         if inference is None:
@@ -71,6 +67,29 @@ def decide(
     if definition.budget.worthwhile is not None:
         stopping.check_worthwhile(definition.budget.worthwhile, draft)
     return replace(draft, requests=obsolete), inference.samples
+
+
+def _is_obsolete(request: Request, definition: StudyDefinition, state: StudyState) -> bool:
+    """Whether the run went further or ended meanwhile; whether the user has excluded what was planned."""
+    planned = request.reason != ""
+    if request.run is not None:
+        run = state.run(request.run)
+        return run.state in ENDED or run.epoch >= request.to_epoch or (planned and run.number in state.banned)
+    if not planned:
+        return False
+    try:
+        definition.space.validate(request.config)
+    except SpaceError:  # the bounds have changed
+        return True
+    return sum(run.config == request.config for run in state.runs) >= definition.repeats
+
+
+def _requested(request: Request, state: StudyState, left: float) -> DecisionDraft:
+    """What the user asked for, or an earlier decision planned; only the user may exceed the budget."""
+    if not request.reason:
+        return DecisionDraft(request.run, request.config, request.to_epoch, "requested by the user")
+    done = 0 if request.run is None else state.run(request.run).epoch
+    return DecisionDraft(request.run, request.config, int(min(request.to_epoch, done + left)), request.reason)
 
 
 def _first(
@@ -106,9 +125,14 @@ def _choose(
     policy = POLICIES[definition.policy]
     if policy is None:
         return _at_random(frozen, candidates, rng)
-    options = replace(_options(definition, state, cache, inference, frozen, candidates.features), epochs_left=left)
-    choice = policy(inference.forecaster, options, rng)
-    return _draft(choice, inference, state, candidates, left)
+    costs = costs_in_epochs(definition.prices, state, left)
+    options = _options(definition, state, cache, inference, frozen, candidates.features, costs)
+    choice = policy(inference.forecaster, replace(options, epochs_left=left), rng)
+    epochs = 1
+    if definition.policy == "improvement_rate":  # the paper's policy does not plan
+        spare = left - state.max_epochs if definition.finish_best else left
+        epochs = epochs_per_decision(costs.decide, spare)
+    return _draft(choice, inference, state, candidates, left, epochs)
 
 
 def _new_runs(
@@ -137,47 +161,52 @@ def _options(
     inference: Inference,
     frozen: Sequence[Run],
     features: Array,
+    costs: Prices,
 ) -> Options:
     """What may be advanced or started, with the chance of surviving and the costs of each."""
-    features_of, prices = cache.configurations.features, definition.prices
+    features_of = cache.configurations.features
     factor_old, factor_new = np.ones(len(frozen)), np.ones(len(features))
-    second = 1.0  # of training, in epochs
     ended = [run for run in state.runs if run.state in ("diverged", "failed")]
     if ended:
         alive = [run for run in state.runs if run.losses and run.state not in ("diverged", "failed")]
         known = features_of([*ended, *alive])
         factor_new = survival_probability(known, np.repeat([0.0, 1.0], [len(ended), len(alive)]), features)
-    timed = [(run, np.nanmean(run.seconds)) for run in state.runs if np.any(np.array(run.seconds) > 0)]
-    if timed:
-        known, seconds = features_of([run for run, _ in timed]), np.array([s for _, s in timed])
-        if (
-            definition.budget.epochs is None or definition.budget.training_hours is not None
-        ):  # time is spent, not epochs
-            factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
-            factor_new = factor_new / relative_costs(known, seconds, features)
-        second = 1.0 / float(np.exp(np.mean(np.log(seconds))))
-    switch = prices.start + prices.save
-    cost_old = np.array([0.0 if run.number == state.last_run else switch + prices.load for run in frozen])
+    timed = [run for run in state.runs if run.mean_seconds > 0]
+    if timed and (definition.budget.epochs is None or definition.budget.training_hours is not None):  # time is spent
+        known, seconds = features_of(timed), np.array([run.mean_seconds for run in timed])
+        factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
+        factor_new = factor_new / relative_costs(known, seconds, features)
+    switch = costs.start + costs.save
+    cost_old = np.array([0.0 if run.number == state.last_run else switch + costs.load for run in frozen])
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
     places = np.array([inference.places[run.number] for run in frozen], dtype=np.int64)
-    cost_new = np.full(len(features), switch * second)
-    return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old * second + again, cost_new)
+    cost_new = np.full(len(features), switch)
+    return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new)
 
 
 def _draft(
-    choice: Choice, inference: Inference, state: StudyState, candidates: Candidates, left: float
+    choice: Choice, inference: Inference, state: StudyState, candidates: Candidates, left: float, epochs: int
 ) -> DecisionDraft:
-    """The policy's choice as a decision, with its reason and its basket."""
+    """The policy's choice as a decision, with its reason, its basket and what is planned: about so many epochs."""
     numbers = {place: number for number, place in inference.places.items()}
     basket = tuple(_basket_entry(entry, numbers, state, candidates) for entry in choice.basket)
-    winner, first = choice.winner, basket[0]
+    first = basket[0]
     transform = inference.forecaster.transform
     best = float(transform.from_model(np.dot(inference.forecaster.weights, choice.incumbents)))
-    granted = int(min(winner.granted, state.max_epochs - first.epoch, left))
+    shares = [(0, choice.winner.granted)]
+    if epochs > 1:
+        similar = similarities(choice.basket, candidates.features, inference.forecaster)
+        shares = share_out(choice.basket, epochs, [entry.epoch for entry in basket], state.max_epochs, similar)
+    granted = int(min(shares[0][1], state.max_epochs - first.epoch, left))
     _, slope = transform.with_slope(best)
     improvement = max(e.improvement for e in choice.basket) / float(slope)  # near the best the transform is linear
     reason = _reason(choice, basket, best)
-    return DecisionDraft(first.run, first.config, first.epoch + granted, reason, improvement, basket)
+    number = state.decisions + 1
+    plan = tuple(
+        Request(0, e.run, e.config, e.epoch + count, f"planned by decision {number}: {_prospect(e, best)}")
+        for e, count in ((basket[i], count) for i, count in shares[1:])
+    )
+    return DecisionDraft(first.run, first.config, first.epoch + granted, reason, improvement, basket, plan=plan)
 
 
 def _basket_entry(
@@ -192,19 +221,28 @@ def _basket_entry(
 def _reason(choice: Choice, basket: Sequence[BasketEntry], best: float) -> str:
     """Why the policy chose the first of the basket, for people."""
     first = basket[0]
-    subject = (
-        "start a new run" if first.run is None or first.epoch == 0 else f"thaw run {first.run} at epoch {first.epoch}"
-    )
     runner_up = ""
     if len(basket) > 1:
         name = "a new run" if basket[1].run is None else f"run {basket[1].run}"
         runner_up = f"; next best {name}, {percent(basket[1].chance)}"
     if choice.measure == "entropy":
         gain = f"its next loss reduces the entropy of the minimum most ({choice.winner.score:.3f} nats)"
-        return f"{subject}: {gain}; {percent(first.chance)} chance to have the lowest asymptote{runner_up}"
-    ahead = first.to_epoch - first.epoch
+        return f"{_subject(first)}: {gain}; {percent(first.chance)} chance to have the lowest asymptote{runner_up}"
+    return f"{_prospect(first, best)}{runner_up}"
+
+
+def _prospect(entry: BasketEntry, best: float) -> str:
+    """What the improvement rate expects of one entry."""
+    ahead = entry.to_epoch - entry.epoch
     within = "in the next epoch" if ahead == 1 else f"within {ahead} epochs"
-    return f"{subject}: {percent(first.chance)} chance to beat {best:.4g} {within}{runner_up}"
+    return f"{_subject(entry)}: {percent(entry.chance)} chance to beat {best:.4g} {within}"
+
+
+def _subject(entry: BasketEntry) -> str:
+    """What is done with the entry, for people."""
+    if entry.run is None or entry.epoch == 0:
+        return "start a new run"
+    return f"thaw run {entry.run} at epoch {entry.epoch}"
 
 
 def _without_scores(run: Run | None, config: Config, reason: str) -> DecisionDraft:

@@ -27,7 +27,7 @@ class StudyDefinition:
     candidates: tuple[Config, ...] | None = None  # None: anywhere in the space
     budget: Budget = field(default_factory=Budget)
     finish_best: bool = False  # keep enough of the budget to train the best run to the end
-    prices: Prices = field(default_factory=Prices)
+    prices: Prices | None = None  # None: measured
     repeats: int = 1  # how often one configuration may be started
     stopped: bool = False  # by the user
     banned: tuple[int, ...] = ()  # runs that the user does not want advanced
@@ -62,7 +62,7 @@ class StudyDefinition:
             "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
             "budget": asdict(self.budget),
             "finish_best": self.finish_best,
-            "prices": asdict(self.prices),
+            "prices": None if self.prices is None else asdict(self.prices),
             "repeats": self.repeats,
         }
 
@@ -80,7 +80,7 @@ class StudyDefinition:
             candidates=validated(space, plain["candidates"]),
             budget=_budget(plain["budget"]),
             finish_best=plain["finish_best"],
-            prices=Prices(**plain.get("prices", {})),
+            prices=None if plain.get("prices") is None else Prices(**plain["prices"]),
             repeats=plain.get("repeats", 1),
             stopped=bool(plain.get("stopped")),
             banned=tuple(plain.get("banned", ())),

@@ -13,7 +13,7 @@ from freezethaw.errors import StudyError
 from freezethaw.figures.model import progression
 from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, of_study, thinned
 from freezethaw.plain import describe, percent
-from freezethaw.records import BasketEntry, DecisionRecord, Explanation, History
+from freezethaw.records import BasketEntry, DecisionRecord, Explanation, History, Prices
 from freezethaw.study import Study, StudyReader, read
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def continuations(history: History) -> set[int]:
 
 def _switching_seconds(study: StudyReader, count: int) -> Array:
     """(count,) cumulative seconds of starting, saving and loading before each epoch was recorded."""
-    history, prices = study.history, study.definition.prices
+    history, prices = study.history, study.definition.prices or Prices()
     continued, seconds = continuations(history), np.zeros(count + 1)
     for record in history.decisions:
         if record.decision.number not in continued:

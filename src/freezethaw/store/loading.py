@@ -14,7 +14,17 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, or_, select
 
 from freezethaw.errors import StudyError
-from freezethaw.records import BasketEntry, Decision, DecisionRecord, History, Request, Run, StudyState
+from freezethaw.records import (
+    RECENT_DECISIONS,
+    BasketEntry,
+    Decision,
+    DecisionRecord,
+    History,
+    Overheads,
+    Request,
+    Run,
+    StudyState,
+)
 from freezethaw.store import documents, heads, rows, rules
 from freezethaw.store.tables import decisions, definitions, epochs, requests, runs
 
@@ -47,6 +57,9 @@ def load(connection: Connection, study: int, known: StudyState | None = None) ->
         _requests(connection, _waiting(study), by_number),
         rows.existing_checkpoints(connection, study),
         _last_run(connection, study, head.decisions, pending),
+        known.overheads
+        if known is not None and known.decisions == head.decisions
+        else _overheads(connection, study, head.decisions),
     )
 
 
@@ -80,6 +93,7 @@ def load_at(connection: Connection, study: int, at: int) -> StudyState:
         _requests(connection, _waiting(study, at), by_number),
         rows.existing_checkpoints(connection, study, at=at),
         taken[-1].decision.run if taken and taken[-1].decision not in pending else None,
+        Overheads.of([(d.seconds, d.saving) for d in taken[-RECENT_DECISIONS:]]),
     )
 
 
@@ -191,6 +205,12 @@ def _last_run(connection: Connection, study: int, number: int, pending: Sequence
     return found
 
 
+def _overheads(connection: Connection, study: int, last: int) -> Overheads:
+    query = select(decisions.c.seconds, decisions.c.saving).where(decisions.c.study == study)
+    found = connection.execute(query.where(decisions.c.number > last - RECENT_DECISIONS))
+    return Overheads.of([(row.seconds, row.saving) for row in found])
+
+
 def _joined_decisions(*more: Any) -> Select[Any]:
     """Decisions without their baskets, with the configurations of their runs."""
     columns = [column for column in decisions.c if column.name != "basket"]
@@ -210,6 +230,7 @@ def _record(row: Row[Any]) -> DecisionRecord:
         row.committed,
         row.closed,
         seconds=math.nan if row.seconds is None else row.seconds,
+        saving=math.nan if row.saving is None else row.saving,
     )
 
 
@@ -227,8 +248,13 @@ def _waiting(study: int, at: int | None = None) -> Select[Any]:
 
 
 def _requests(connection: Connection, query: Select[Any], by_number: dict[int, Run]) -> tuple[Request, ...]:
-    """Requests in order; one to thaw has the configuration of its run."""
-    return tuple(
-        Request(r.number, r.run, by_number[r.run].config if r.config is None else documents.load(r.config), r.to_epoch)
+    """Requests of the user in order, then planned ones; one to thaw has the configuration of its run."""
+    found = [
+        Request(r.number, r.run, _config(r, by_number), r.to_epoch, r.reason or "")
         for r in connection.execute(query.order_by(requests.c.number))
-    )
+    ]
+    return tuple(sorted(found, key=lambda r: r.reason != ""))
+
+
+def _config(request: Row[Any], by_number: dict[int, Run]) -> Mapping[str, Any]:
+    return by_number[request.run].config if request.config is None else documents.load(request.config)

@@ -15,6 +15,7 @@ from typing import Any
 
 from freezethaw.errors import StudyError
 from freezethaw.records import (
+    RECENT_DECISIONS,
     Checkpoint,
     Closing,
     Config,
@@ -25,6 +26,7 @@ from freezethaw.records import (
     History,
     Kind,
     Lease,
+    Overheads,
     Recorded,
     Report,
     Request,
@@ -53,6 +55,15 @@ class _Dated:
         return self.created <= at and (self.ended is None or self.ended > at)
 
 
+def _in_order(requests: Iterable[_Dated]) -> tuple[Request, ...]:
+    """Requests of the user, then planned ones."""
+    return tuple(sorted((r.value for r in requests), key=lambda r: (r.reason != "", r.number)))
+
+
+def _overheads(decisions: Sequence[DecisionRecord]) -> Overheads:
+    return Overheads.of([(d.seconds, d.saving) for d in decisions[-RECENT_DECISIONS:]])
+
+
 class MemoryStorage:
     """One study in this process; safe for several threads."""
 
@@ -70,6 +81,7 @@ class MemoryStorage:
         self._pending: dict[int, Decision] = {}
         self._samples: dict[int, Any] = {}  # by decision
         self._requests: list[_Dated] = []
+        self._waiting: dict[int, _Dated] = {}  # requests that are not closed, by number
         self._checkpoints: list[_Dated] = []
         self._events: list[Event] = []
         self._leases = {DECIDING: LeaseState(DECIDING, 0, 0, False, 0, NOBODY)}
@@ -97,9 +109,10 @@ class MemoryStorage:
                     tuple(self._runs),
                     tuple(self._pending.values()),
                     len(self._decisions),
-                    tuple(r.value for r in self._requests if r.ended is None),
+                    _in_order(self._waiting.values()),
                     tuple(c.value for c in self._checkpoints if c.ended is None),
                     last.decision.run if last is not None and last.state != "pending" else None,
+                    _overheads(self._decisions),
                 )
             return self._state
 
@@ -127,9 +140,10 @@ class MemoryStorage:
             tuple(runs),
             pending,
             len(taken),
-            tuple(r.value for r in self._requests if r.exists(at)),
+            _in_order(r for r in self._requests if r.exists(at)),
             tuple(c.value for c in self._checkpoints if c.exists(at)),
             taken[-1].decision.run if taken and not rules.is_pending(taken[-1], at) else None,
+            _overheads(taken),
         )
 
     def change(self) -> int:
@@ -271,10 +285,12 @@ class MemoryStorage:
         if not draft.reason:
             raise StudyError("a decision needs a reason")
         documents.dump(dict(draft.config))  # refuses what a database could not keep
-        waiting = {r.value.number for r in self._requests if r.ended is None}
         for number in draft.requests:
-            if number not in waiting:
+            if number not in self._waiting:
                 raise StudyError(f"request {number} is not waiting")
+        for planned in draft.plan:
+            documents.dump(dict(planned.config))
+            rules.check_request(self._epoch(planned.run), planned.to_epoch, self._max_epochs)
         run = Run(len(self._runs) + 1, draft.config) if draft.run is None else self._run(draft.run)
         if closed is not None and closed.number == run.number:
             run = closed
@@ -290,7 +306,7 @@ class MemoryStorage:
         decision = Decision(number, kind, run.number, run.config, run.epoch, draft.to_epoch, reason)
         version, change = len(self._definitions), self._change
         record = DecisionRecord(
-            decision, basis, version, "pending", "", None, change, None, draft.basket, draft.seconds
+            decision, basis, version, "pending", "", None, change, None, draft.basket, draft.seconds, draft.saving
         )
         self._decisions.append(record)
         self._pending[number] = decision
@@ -298,9 +314,10 @@ class MemoryStorage:
         if samples is not None:
             self._samples[number] = samples
         self._forget(number - KEPT)
-        for request in self._requests:
-            if request.value.number in draft.requests:
-                request.ended = change
+        for closed in draft.requests:
+            self._waiting.pop(closed).ended = change
+        for planned in draft.plan:
+            self._add_request(planned.run, planned.config, planned.to_epoch, planned.reason)
         before = self._leases.get(run.number)
         token = 1 if before is None else before.token + 1
         self._leases[run.number] = LeaseState(run.number, token, 0, True, number, Process.current())
@@ -441,13 +458,20 @@ class MemoryStorage:
     def request(self, run: int | None, config: Config | None, to_epoch: int) -> int:
         """Queue a request to start a configuration or to thaw a run."""
         with self._lock:
-            known = None if run is None else self._run(run)
-            rules.check_request(0 if known is None else known.epoch, to_epoch, self._max_epochs)
+            rules.check_request(self._epoch(run), to_epoch, self._max_epochs)
             self._advance()
-            number = len(self._requests) + 1
-            wanted = dict(config or {}) if known is None else known.config
-            self._requests.append(_Dated(Request(number, run, wanted, to_epoch), self._change))
-            return number
+            return self._add_request(run, config, to_epoch)
+
+    def _epoch(self, run: int | None) -> int:
+        return 0 if run is None else self._run(run).epoch
+
+    def _add_request(self, run: int | None, config: Config | None, to_epoch: int, reason: str = "") -> int:
+        number = len(self._requests) + 1
+        wanted = dict(config or {}) if run is None else self._run(run).config
+        added = _Dated(Request(number, run, wanted, to_epoch, reason), self._change)
+        self._requests.append(added)
+        self._waiting[number] = added
+        return number
 
     def amend(self, changes: Definition) -> None:
         """Change entries of the definition: a new version."""

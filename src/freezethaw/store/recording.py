@@ -216,9 +216,12 @@ def commit(
     decision = Decision(head.decisions, kind, run.number, run.config, run.epoch, draft.to_epoch, reason)
     basket = documents.dump([asdict(entry) | {"config": dict(entry.config)} for entry in draft.basket])
     seconds = draft.seconds if math.isfinite(draft.seconds) else None
-    insert_decision(connection, head, decision, basis=basis, basket=basket, seconds=seconds)
+    saving = draft.saving if math.isfinite(draft.saving) else None
+    insert_decision(connection, head, decision, basis=basis, basket=basket, seconds=seconds, saving=saving)
     for request in draft.requests:
         rows.close_request(connection, head, request)
+    for planned in draft.plan:
+        rows.add_request(connection, head, planned)
     return decision, leases.grant(connection, head.study, run.number, decision.number, here)
 
 

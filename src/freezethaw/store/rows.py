@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from freezethaw.errors import StudyError
-from freezethaw.records import Checkpoint, Event
+from freezethaw.records import Checkpoint, Event, Request
 from freezethaw.store import documents, rules
 from freezethaw.store.heads import Head
 from freezethaw.store.tables import checkpoints, events, leases, requests, runs
@@ -47,24 +47,23 @@ def _event(row: Row[Any]) -> Event:
     return Event(row.id, row.kind, row.text, row.run, row.epoch, documents.load(row.details), row.at)
 
 
-# Requests of the user: an ordered queue that comes before the choice of the policy.
+# Requests of the user or planned by a decision: a queue that comes before the choice of the policy.
 
 
-def add_request(
-    connection: Connection, head: Head, run: int | None, config: Mapping[str, Any] | None, to_epoch: int
-) -> int:
-    """Append a request to start a configuration or to thaw a run; returns its number."""
+def add_request(connection: Connection, head: Head, wanted: Request) -> int:
+    """Append a request; returns its number (that of `wanted` is ignored)."""
     epoch = 0
-    if run is not None:
-        where = (runs.c.study == head.study, runs.c.run == run)
+    if wanted.run is not None:
+        where = (runs.c.study == head.study, runs.c.run == wanted.run)
         found = connection.execute(select(runs.c.epochs).where(*where)).scalar()
         if found is None:
-            raise rules.unknown_run(run, head.runs)
+            raise rules.unknown_run(wanted.run, head.runs)
         epoch = found
-    rules.check_request(epoch, to_epoch, head.max_epochs)
+    rules.check_request(epoch, wanted.to_epoch, head.max_epochs)
     head.requests += 1
-    document = None if config is None else documents.dump(dict(config))
-    row = {"study": head.study, "number": head.requests, "run": run, "config": document, "to_epoch": to_epoch}
+    config = documents.dump(dict(wanted.config)) if wanted.run is None else None
+    row = {"study": head.study, "number": head.requests, "run": wanted.run, "config": config}
+    row |= {"to_epoch": wanted.to_epoch, "reason": documents.printable(wanted.reason) or None}
     connection.execute(insert(requests).values(**row, created=head.change))
     return head.requests
 

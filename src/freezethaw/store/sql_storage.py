@@ -22,6 +22,7 @@ from freezethaw.records import (
     Lease,
     Recorded,
     Report,
+    Request,
     StudyState,
 )
 from freezethaw.store import definitions, documents, heads, leases, loading, recording, rows, sampler_states, study_rows
@@ -217,7 +218,7 @@ class SqlStorage:
     def request(self, run: int | None, config: Config | None, to_epoch: int) -> int:
         """Queue a request to start a configuration or to thaw a run."""
         with self._changing() as (connection, head):
-            return rows.add_request(connection, head, run, config if run is None else None, to_epoch)
+            return rows.add_request(connection, head, Request(0, run, config or {}, to_epoch))
 
     def amend(self, changes: Definition) -> None:
         """Change entries of the definition: a new version."""

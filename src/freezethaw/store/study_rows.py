@@ -87,7 +87,7 @@ def write_all(connection: Connection, head: Head, state: StudyState, samples: An
         recording.insert_decision(connection, head, decision, reason=documents.printable(decision.reason))
         granted[decision.number] = leases.grant(connection, head.study, decision.run, decision.number, here)
     for request in state.requests:
-        rows.add_request(connection, head, request.run, None if request.run else request.config, request.to_epoch)
+        rows.add_request(connection, head, request)
     if samples is not None and head.decisions:
         sampler_states.write(connection, head.study, head.decisions, None, documents.dump(samples))
     return granted

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from freezethaw.errors import StoreError
 from freezethaw.store.database import Database
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 _Whole = Integer().with_variant(BigInteger, "postgresql")
@@ -129,7 +129,8 @@ decisions = Table(
     _whole("to_epoch"),
     _text("reason"),
     _text("basket"),
-    Column("seconds", Double, nullable=True),  # that deciding took, for people
+    Column("seconds", Double, nullable=True),  # that deciding took
+    Column("saving", Double, nullable=True),  # that saving the run before it took
     _whole("definition"),  # the version it was decided under
     _whole("basis"),  # the last change known to the decision
     _text("state"),  # pending, told, cancelled
@@ -176,6 +177,7 @@ requests = Table(
     _whole("to_epoch"),
     _whole("created"),
     Column("closed", _Whole, nullable=True),
+    Column("reason", Text, nullable=True),  # of the decision that planned it; null: requested by the user
 )
 
 checkpoints = Table(
@@ -247,6 +249,10 @@ MIGRATIONS = {
         "ALTER TABLE freezethaw_wishes RENAME TO freezethaw_requests",
         "ALTER TABLE freezethaw_studies RENAME COLUMN wishes TO requests",
         "ALTER TABLE freezethaw_decisions ADD COLUMN seconds DOUBLE PRECISION",
+    ),
+    2: (
+        "ALTER TABLE freezethaw_decisions ADD COLUMN saving DOUBLE PRECISION",
+        "ALTER TABLE freezethaw_requests ADD COLUMN reason TEXT",
     ),
 }
 

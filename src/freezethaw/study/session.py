@@ -208,7 +208,10 @@ class StudySession:
             with self._deciding(leases.pop() if leases else None) as held:
                 state, definition, cache = self.read()
                 draft, samples = self._decide(definition, state.after(completed), cache)
+                begin = perf_counter()
                 saved = save(draft.run == completed.run)
+                if saved[0] is not None:
+                    draft = replace(draft, saving=perf_counter() - begin)
                 return self._commit(held, draft, state, samples, completed, saved)
 
         return self._retried(decide_and_commit, lambda: self.storage.beat(self.lease(completed)))
@@ -232,7 +235,7 @@ class StudySession:
     ) -> tuple[DecisionDraft, HyperparameterSamples | None]:
         begin = perf_counter()
         draft, samples = decide(definition, state, self.samples_after(state.decisions), definition.seed, cache)
-        return replace(draft, seconds=perf_counter() - begin), samples
+        return (draft if samples is None else replace(draft, seconds=perf_counter() - begin)), samples
 
     @contextmanager
     def _deciding(self, lease: Lease | None) -> Iterator[Lease]:

@@ -57,7 +57,7 @@ class Study:
             candidates=validated(space, candidates),
             budget=_budget(budget),
             finish_best=finish_best,
-            prices=prices or Prices(),
+            prices=prices,
             repeats=repeats,
         )
         self._session = StudySession.create(definition, name, store)

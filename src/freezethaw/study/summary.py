@@ -32,7 +32,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "added_runs": sum(run.added for run in state.runs),
         "best": lowest(state),
         "pending": _pending(study, state),
-        "requests": len(state.requests),
+        "requests": sum(not request.reason for request in state.requests),  # of the user
         "disk_gb": definition.get("disk_gb"),
         "checkpoint_bytes": sum(checkpoint.bytes for checkpoint in state.checkpoints),
         "decisions": [decision_as_dict(d) for d in study.decisions(last)] if last else [],
