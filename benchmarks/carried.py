@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import tables
 from benchmarks.forecast import context
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples, unstacked
 from freezethaw.model.inference import Target, sample
 from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.sequential import initialise, update
@@ -67,7 +67,7 @@ def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
 
     equal = (-math.log(count),) * count
     fresh = [sample(target, count, np.random.default_rng([seed, 2, i])) for i in range(SETS)]
-    scratch = [medians(HyperparameterSamples("drift", belief.units, samples, equal, ())) for samples in fresh]
+    scratch = [medians(HyperparameterSamples("drift", belief.units, unstacked(values), equal, ())) for values in fresh]
     carried = medians(belief)
     among = np.mean([rms(scratch[i], scratch[j]) for i in range(SETS) for j in range(i)])
     return float(np.mean([rms(carried, s) for s in scratch])), float(among)

@@ -88,7 +88,7 @@ def evaluation(epochs: int, runs: int, model: str) -> dict[str, float]:
     belief = initialise(observations, model, rng, count=1)
     spec = specify(model, belief.units, observations.geometry, observations.horizon)
     target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
-    values = belief.values[0]
+    values = belief.stacked()
     posterior = condition(target.curves, spec, values, observations.geometry)
     rows = len(posterior.pseudo_observations.runs)
     matrix = 2.0 * np.eye(rows) + 0.1

@@ -18,11 +18,11 @@ from experiments.bench import Bench
 from freezethaw.decide.configurations import low_discrepancy, near
 from freezethaw.losses import Transform
 from freezethaw.model.curves import Curves
-from freezethaw.model.inference import Target, draw_start, sweep
+from freezethaw.model.inference import Chains, Target, draw_start, sweep
 from freezethaw.model.posterior import Posterior, condition
 from freezethaw.model.predictions import predict
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
-from freezethaw.model.specification import PAPER_NOISE_FLOOR, Geometry, Specification, Values
+from freezethaw.model.specification import PAPER_NOISE_FLOOR, Geometry, Specification
 from freezethaw.policy.acquisition import expected_improvement
 
 EPOCHS = "epochs"  # the hyperparameter that is added
@@ -61,22 +61,22 @@ class WarpedExpectedImprovement:
     rng: np.random.Generator
     configs: list[Mapping[str, Any]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    _values: Values | None = None  # where the chain stands
+    _values: Chains | None = None  # where the chain stands
 
     def ask(self) -> dict[str, Any]:
         """The next configuration."""
         if len(self.losses) < FIRST or not np.isfinite(self.losses).any():
             return dict(self.space.sample(self.rng))
-        posteriors, best = self._posteriors()
+        posterior, best = self._posterior()
         d = len(self.space)
         order = np.argsort(self.losses)[:LEADERS]
         centres = np.array([self.space.unit(self.configs[i]) for i in order])
         units = np.concatenate([low_discrepancy(EVEN, d, self.rng), near(centres, NEAR, self.rng)])
-        score = self._improvement(units, posteriors, best)
+        score = self._improvement(units, posterior, best)
         for _ in range(ROUNDS):
             more = near(units[np.argsort(-score)[:LEADERS]], AROUND, self.rng)
             units = np.concatenate([units, more])
-            score = np.concatenate([score, self._improvement(more, posteriors, best)])
+            score = np.concatenate([score, self._improvement(more, posterior, best)])
         return dict(self.space.config(units[score.argmax()]))
 
     def tell(self, config: Mapping[str, Any], loss: float) -> None:
@@ -84,17 +84,14 @@ class WarpedExpectedImprovement:
         self.configs.append(config)
         self.losses.append(loss)
 
-    def _improvement(self, units: np.ndarray, posteriors: list[Posterior], best: float) -> np.ndarray:
-        features = self.space.features_of_units(units)
-        total = np.zeros(len(units))
-        for posterior in posteriors:
-            found = predict(posterior, np.empty(0, dtype=np.int64), features, np.ones(1))
-            mixed = found.weights * expected_improvement(best, found.mean[None], found.deviations)
-            total += mixed.sum(axis=0)[:, 0]
-        return total / len(posteriors)
+    def _improvement(self, units: np.ndarray, posterior: Posterior, best: float) -> np.ndarray:
+        """Expected improvement at these points, averaged over the samples."""
+        found = predict(posterior, np.empty(0, dtype=np.int64), self.space.features_of_units(units), np.ones(1))
+        mixed = found.weights * expected_improvement(best, found.mean, found.deviations)  # (C, S, P, 1)
+        return mixed.sum(axis=0).mean(axis=0)[:, 0]
 
-    def _posteriors(self) -> tuple[list[Posterior], float]:
-        """One for each sample of the hyperparameters, and the lowest loss in model units."""
+    def _posterior(self) -> tuple[Posterior, float]:
+        """The posterior at several samples of the hyperparameters, and the lowest loss in model units."""
         losses = np.array(self.losses)
         losses[~np.isfinite(losses)] = losses[np.isfinite(losses)].max()
         y = Transform.fit(losses, blend=0.0).to_model(losses)  # zero mean, unit variance
@@ -102,17 +99,18 @@ class WarpedExpectedImprovement:
         curves = Curves.of(self.space.features_of(self.configs), [[value] for value in y])
         target = Target(curves, specification(float(y.min()), float(y.max())), geometry)
         if self._values is None:
-            self._values = draw_start(target, self.rng)
+            self._values = draw_start(target, self.rng, 1)
             for _ in range(BURN_IN):
                 self._values = sweep(target, self._values, self.rng)
         # the units have changed a little since the last time
-        values: Values = {p.name: p.prior.nearest(self._values[p.name]) for p in target.parameters}
+        values = {p.name: np.asarray(p.prior.nearest(self._values[p.name])) for p in target.parameters}
         found = []
         for _ in range(SAMPLES):
             values = sweep(target, values, self.rng)
-            found.append(condition(curves, target.specification, values, geometry))
+            found.append(values)
         self._values = values
-        return found, float(y.min())
+        stacked = {name: np.concatenate([v[name] for v in found]) for name in values}
+        return condition(curves, target.specification, stacked, geometry), float(y.min())
 
 
 def warped_gp(bench: Bench) -> None:

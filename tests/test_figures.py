@@ -13,7 +13,7 @@ import pytest
 from freezethaw import figures
 from freezethaw.errors import FreezeThawError
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.inference import Chains
+from freezethaw.model.inference import Schedule
 from freezethaw.model.kernels import exponential_decay
 from freezethaw.model.loss_units import Observations
 from freezethaw.model.sequential import from_scratch
@@ -22,7 +22,7 @@ from freezethaw.model.specification import Geometry
 pytest.importorskip("plotly")
 
 HORIZON = 20.0
-QUICK = Chains(count=2, warm_up=1, thin=1)
+QUICK = Schedule(chains=2, warm_up=1, thin=1)
 
 
 def observe(lengths, dimensions=1, maximize=False, seed=0):
@@ -37,7 +37,7 @@ def observe(lengths, dimensions=1, maximize=False, seed=0):
 
 
 def forecast(observations, model="paper"):
-    belief = from_scratch(observations, model, np.random.default_rng(1), count=3, chains=QUICK)
+    belief = from_scratch(observations, model, np.random.default_rng(1), count=3, schedule=QUICK)
     return Forecaster.condition(belief, observations)
 
 

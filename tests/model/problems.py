@@ -5,11 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from freezethaw.model.curves import Curves
+from freezethaw.model.inference import draw_prior, sweep
 from freezethaw.model.posterior import condition
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.specification import Geometry, Specification
 
 from .dense import Dense
+
+
+def draw_values(parameters, rng):
+    """One draw of all hyperparameters from their priors, as plain numbers."""
+    return {name: float(draws[0]) for name, draws in draw_prior(parameters, rng, 1).items()}
+
+
+def sweep_one(target, values, rng, chosen=None):
+    """One sweep of a single chain."""
+    swept = sweep(target, {name: np.array([v]) for name, v in values.items()}, rng, chosen)
+    return {name: float(v[0]) for name, v in swept.items()}
+
+
+def evidence_at(target, values):
+    """Log evidence at plain numbers."""
+    return float(target.log_evidence({name: np.array([v]) for name, v in values.items()})[0])
+
 
 BASES = {1: ("level",), 2: ("level", "drop"), 3: ("level", "drop", "drift")}
 

@@ -26,11 +26,12 @@ from scipy.stats import chisquare, kstest, norm, ttest_1samp
 
 from freezethaw.model import inference, pseudo_observations
 from freezethaw.model.curves import Curves
-from freezethaw.model.inference import Target, draw_prior, sweep
+from freezethaw.model.inference import Target
 from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
 from freezethaw.model.specification import Geometry, paper
 
 from .dense import correlation
+from .problems import draw_values, sweep_one
 
 RUNS, EPOCHS, DIMENSIONS = 5, 4, 2
 SPECIFICATION, GEOMETRY = paper((-1.0, 1.0)), Geometry.plain(DIMENSIONS)
@@ -73,14 +74,14 @@ def ranks_of_truth(datasets, length, seed):
     rng = np.random.default_rng(seed)
     ranks = np.empty((datasets, len(NAMES)), dtype=int)
     for i in range(datasets):
-        truth = draw_prior(PARAMETERS, rng)
+        truth = draw_values(PARAMETERS, rng)
         target = Target(draw_curves(truth, rng), SPECIFICATION, GEOMETRY)
         place = int(rng.integers(length))
         states = []
         for steps, order in ((place, PARAMETERS[::-1]), (length - 1 - place, PARAMETERS)):
             state = truth
             for _ in range(steps):
-                state = sweep(target, state, rng, [(p,) for p in order])
+                state = sweep_one(target, state, rng, [(p,) for p in order])
                 states.append([state[name] for name in NAMES])
         ranks[i] = np.sum(np.array(states) < [truth[name] for name in NAMES], axis=0)
     return ranks
@@ -102,9 +103,9 @@ def geweke(chains=48, length=12, seed=2):
     rng = np.random.default_rng(seed)
     scores = np.empty((chains, length, len(NAMES)))
     for c in range(chains):
-        values = draw_prior(PARAMETERS, rng)
+        values = draw_values(PARAMETERS, rng)
         for i in range(length):
-            values = sweep(Target(draw_curves(values, rng), SPECIFICATION, GEOMETRY), values, rng)
+            values = sweep_one(Target(draw_curves(values, rng), SPECIFICATION, GEOMETRY), values, rng)
             scores[c, i] = [SCORES[name](values[name]) for name in NAMES]
     found = {}
     for j, name in enumerate(NAMES):
@@ -128,8 +129,10 @@ def forget_the_jacobian(monkeypatch):
     """Takes the Jacobian of the logarithm, which `sweep` adds, back out again."""
 
     class Forgetful(Target):
-        def log_evidence(self, values):
-            return super().log_evidence(values) - sum(math.log(values[p.name]) for p in self.parameters if p.log)
+        def evidence_of(self, summary, K, values):
+            return super().evidence_of(summary, K, values) - sum(
+                np.log(values[p.name]) for p in self.parameters if p.log
+            )
 
     monkeypatch.setitem(globals(), "Target", Forgetful)
 
@@ -138,7 +141,9 @@ def count_the_determinant_of_the_coefficients(monkeypatch, times):
     """log |B| counted so many times."""
 
     def wrong(r, factor):
-        return pseudo_observations.log_evidence(r, factor) - (times - 1) * np.log(np.diag(factor.lower)).sum()
+        return pseudo_observations.log_evidence(r, factor) - (times - 1) * np.log(
+            np.einsum("sii->si", factor.lower)
+        ).sum(axis=1)
 
     monkeypatch.setattr(inference, "log_evidence", wrong)
 
@@ -158,7 +163,7 @@ def halve_the_determinant_over_epochs(monkeypatch):
 
     def wrong(summary, means, model):
         r = right(summary, means, model)
-        return replace(r, log_density=r.log_density + 0.25 * float(summary.log_determinants.sum()))
+        return replace(r, log_density=r.log_density + 0.25 * summary.log_determinants.sum(axis=-1))
 
     monkeypatch.setattr(pseudo_observations.PseudoObservations, "from_summary", wrong)
 

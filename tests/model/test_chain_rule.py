@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from freezethaw.model import specification
 from freezethaw.model.curves import Curves
-from freezethaw.model.inference import Target, draw_prior
+from freezethaw.model.inference import Target
 from freezethaw.model.posterior import condition
 from freezethaw.model.specification import Geometry
 
 from .dense import Dense
-from .problems import BASES, Problem, dense_basis
+from .problems import BASES, Problem, dense_basis, draw_values, evidence_at
 
 EPS = np.finfo(float).eps
 
@@ -103,13 +103,13 @@ def test_the_chain_rule_holds_for_the_paper_at_draws_from_its_prior():
         small = Small(int(rng.integers(1000)), q=1)
         small.specification, small.geometry = paper, geometry
         small.configs = rng.random((len(small.configs), 2))
-        small.values = draw_prior(paper.parameters(geometry), rng) | {"noise": 10 ** rng.uniform(-4, 0)}
+        small.values = draw_values(paper.parameters(geometry), rng) | {"noise": 10 ** rng.uniform(-4, 0)}
         small.condition_number = len(small.y) * (1 + small.values["level.variance"]) / small.values["noise"]
         total = one_step_ahead(small)
         log_evidence = small.posterior().log_evidence
         small.close(log_evidence, total, len(small.y) + abs(total))
         curves = Curves.of(small.configs, small.losses, small.epochs)
-        small.close(Target(curves, paper, geometry).log_evidence(small.values), log_evidence, abs(log_evidence))
+        small.close(evidence_at(Target(curves, paper, geometry), small.values), log_evidence, abs(log_evidence))
 
 
 class Silent:
@@ -233,7 +233,7 @@ def drift_problem(seed):
     horizon, dimensions, runs = 30.0, 2, 6
     model = specification.luck if seed % 2 else specification.drift
     spec, geometry = model(dimensions, horizon), Geometry.plain(dimensions)
-    values = draw_prior(spec.parameters(geometry), rng)
+    values = draw_values(spec.parameters(geometry), rng)
     values["noise"] = 10 ** rng.uniform(-4, -1)
     configs = rng.random((runs, dimensions))
     losses = [rng.standard_normal() + (0.3 * rng.standard_normal(n)).cumsum() for n in rng.integers(0, 10, runs)]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from freezethaw.model.curves import Curves
-from freezethaw.model.inference import Target
+from freezethaw.model.inference import Sampler, Target
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.specification import Geometry, Specification, drift, paper
 
-RUNS, EPOCHS, DIMENSIONS = 200, 50, 8
+RUNS, EPOCHS, DIMENSIONS, SAMPLES = 200, 50, 8, 5
 
 
 def with_drop():
@@ -46,15 +46,18 @@ def test_an_evaluation_costs_a_few_cholesky_factors(model):
         rng.standard_normal() + rng.standard_normal() / t + 0.01 * rng.standard_normal(EPOCHS) for _ in range(RUNS)
     ]
     target = Target(Curves.of(rng.random((RUNS, DIMENSIONS)), curves), make(), Geometry.plain(DIMENSIONS))
-    values = {p.name: 1.0 for p in target.parameters} | {"noise": 0.01}
-    values["length.0"] = 2.0
-    matrix = 2.0 * np.eye(rows) + 0.1
-    assert np.isfinite(target.log_evidence(values))
+    values = {p.name: np.ones(SAMPLES) for p in target.parameters} | {"noise": np.full(SAMPLES, 0.01)}
+    values["length.0"] = np.full(SAMPLES, 2.0)
+    matrices = np.repeat(2.0 * np.eye(rows)[None] + 0.1, SAMPLES, axis=0)
+    sampler = Sampler(target, values)
+    assert np.isfinite(sampler.log_evidence).all()
 
     def evaluate(name):
-        return lambda i: target.log_evidence({**values, name: 1.0 + 1e-4 * (i + 1)})
+        """One evaluation in a move of this hyperparameter."""
+        conditional = sampler._evaluate(next(p for p in target.parameters if p.name == name))
+        return lambda i: conditional({**values, name: np.full(SAMPLES, 1.0 + 1e-4 * (i + 1))}, np.arange(SAMPLES))
 
-    measured = [lambda i: np.linalg.cholesky(matrix), evaluate("length.3"), evaluate("warp.a.3"), evaluate("alpha")]
+    measured = [lambda i: np.linalg.cholesky(matrices), evaluate("length.3"), evaluate("warp.a.3"), evaluate("alpha")]
     best = np.full(4, np.inf)
     for _ in range(6):  # a neighbour on the machine may slow one measurement down, hardly all of them
         best = np.minimum(best, fastest(measured, rounds=40 if rows < 600 else 10))

@@ -8,9 +8,10 @@ import pytest
 from freezethaw.model import specification
 from freezethaw.model.curves import Curves
 from freezethaw.model.fantasies import condition_on_pending, pending_losses
-from freezethaw.model.inference import draw_prior
 from freezethaw.model.posterior import Points, Posterior, condition
 from freezethaw.model.specification import Geometry
+
+from .problems import draw_values
 
 LENGTHS = (1, 7, 3, 12, 2, 5)
 AWAITED = ((1, 1), (3, 6), (np.array([0.2, 0.9]), 1), (np.array([0.7, 0.7]), 5))  # whose losses, and how many
@@ -26,7 +27,7 @@ def posterior(name: str, seed: int) -> Posterior:
     """Conditioned on the curves, at values drawn from the prior."""
     rng = np.random.default_rng(seed)
     spec = specification.paper((-1.0, 2.0)) if name == "paper" else specification.drift(2, 20.0)
-    values = draw_prior(spec.parameters(Geometry.plain(2)), rng)
+    values = draw_values(spec.parameters(Geometry.plain(2)), rng)
     if "noise" in values:
         values = {**values, "noise": max(values["noise"], 1e-3)}
     return condition(curves(rng), spec, values)

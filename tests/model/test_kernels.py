@@ -14,7 +14,7 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import gamma as gamma_distribution
 
 from freezethaw.model import kernels
-from freezethaw.model.correlation import PairDistances, correlation, scaled, warped
+from freezethaw.model.correlation import correlation, run_correlation, scaled, scaled_column, warped
 from freezethaw.model.specification import Geometry
 
 EPS = np.finfo(float).eps
@@ -117,7 +117,9 @@ def test_the_correlation_of_configurations(seed):
         if is_warped:
             values |= {f"warp.{ab}.{column}": rng.uniform(0.3, 3.0) for ab in "ab"}
     inputs = scaled(x, geometry, values)
-    K = PairDistances(x, geometry).correlation(values)
+    stacked = {name: np.array([v, 1.5 * v]) for name, v in values.items()}
+    by_column = [scaled_column(x[:, c], c, geometry, stacked)[0] for c in range(columns)]
+    K = kernels.matern52(sum((c[:, None] - c[None, :]) ** 2 for c in by_column))
     assert smallest_eigenvalue(K) > -10
     # |x|^2 + |z|^2 - 2 x.z cancels: an error of eps |x|^2 in r^2, and the correlation falls by at most 5/6 r^2
     tolerance = 20 * EPS * max(1.0, np.max(inputs**2) * columns)
@@ -127,14 +129,17 @@ def test_the_correlation_of_configurations(seed):
             np.testing.assert_array_equal(warped(x, values)[:, column], x[:, column])
 
 
-def test_distances_follow_what_changes():
-    """The sampler's cache: after any sequence of changes it gives what a fresh computation gives."""
+def test_samples_are_an_axis_of_the_correlation():
+    """One call for several samples gives what a call for each of them gives."""
     rng = np.random.default_rng(0)
     geometry = Geometry((0, 0, 1), (True, False, True))
-    x = rng.random((6, 3))
-    kept = PairDistances(x, geometry)
-    names = ["length.0", "length.1", "warp.a.0", "warp.b.0", "warp.a.2", "warp.b.2"]
-    values = dict.fromkeys(names, 1.0)
-    for _ in range(60):
-        values[str(rng.choice(names))] = float(rng.uniform(0.3, 3.0))
-        np.testing.assert_array_equal(kept.correlation(values), PairDistances(x, geometry).correlation(values))
+    x, z, runs = rng.random((6, 3)), rng.random((4, 3)), np.arange(6)
+    names = ["length.0", "length.1", "warp.a.0", "warp.b.0", "warp.a.2", "warp.b.2", "luck"]
+    values = {name: rng.uniform(0.3, 3.0, 5) for name in names}
+    inputs, others = scaled(x, geometry, values), scaled(z, geometry, values)
+    K = run_correlation(inputs, runs, others, np.array([2, 7, 8, 0]), values)
+    for i in range(5):
+        one = {name: v[i] for name, v in values.items()}
+        np.testing.assert_array_equal(inputs[i], scaled(x, geometry, one))
+        np.testing.assert_array_equal(K[i], run_correlation(inputs[i], runs, others[i], np.array([2, 7, 8, 0]), one))
+    assert (K[:, 2, 0] == 1.0).all()

@@ -7,12 +7,11 @@ import pytest
 
 from freezethaw.model.curves import Curves
 from freezethaw.model.factor_updates import recondition
-from freezethaw.model.inference import draw_prior
 from freezethaw.model.posterior import condition
 from freezethaw.model.predictions import coefficient_bounds, coefficients, correlations
 from freezethaw.model.specification import Geometry, drift, luck
 
-from .problems import Problem
+from .problems import Problem, draw_values
 
 EPS = np.finfo(float).eps
 
@@ -83,7 +82,7 @@ def test_a_renewed_posterior_equals_one_from_the_start(seed):
     runs, dimensions, horizon = 9, 3, 30.0
     geometry = Geometry.plain(dimensions)
     spec = (luck if seed % 2 else drift)(dimensions, horizon)
-    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    values = draw_values(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs = rng.random((runs, dimensions))
     configs[5] = configs[2]  # two runs of one configuration
     losses = rng.standard_normal((runs, 30))
@@ -112,7 +111,7 @@ def test_a_posterior_of_other_curves_is_not_renewed():
     """A curve that was changed in place, other values, other configurations: nothing is kept that is wrong."""
     rng = np.random.default_rng(0)
     geometry, spec = Geometry.plain(2), drift(2, 20.0)
-    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    values = draw_values(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs, losses = rng.random((3, 2)), rng.standard_normal((3, 5))
     before = condition(Curves.of(configs, losses), spec, values, geometry)
     changed = losses + np.array([[0.0], [0.3], [0.0]])
@@ -130,7 +129,7 @@ def test_a_posterior_of_other_curves_is_not_renewed():
 def test_coefficient_bounds_have_the_exact_mean_and_the_covariance_given_one_curve(seed):
     rng = np.random.default_rng(seed)
     geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
-    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    values = draw_values(spec.parameters(geometry), rng) | {"noise": 0.01}
     configs, losses = rng.random((6, 2)), [rng.standard_normal(n) for n in (1, 2, 3, 5, 8, 13)]
     found = condition(Curves.of(configs, losses), spec, values, geometry)
     runs, new = np.array([4, 0, 2]), rng.random((3, 2))
@@ -151,7 +150,7 @@ def test_coefficients_of_many_runs_are_those_of_each_by_itself(seed):
     """Many at once are computed another way than few."""
     rng = np.random.default_rng(seed)
     geometry, spec = Geometry.plain(2), (luck if seed % 2 else drift)(2, 20.0)
-    values = draw_prior(spec.parameters(geometry), rng) | {"noise": 0.01}
+    values = draw_values(spec.parameters(geometry), rng) | {"noise": 0.01}
     losses = [rng.standard_normal(n) for n in (1, 0, 2, 3, 5, 8, 13)]
     before = condition(Curves.of(rng.random((7, 2)), losses), spec, values, geometry)
     losses[2] = np.append(losses[2], 0.3)  # the rows of run 2 are at the end from now on

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
     """
     name = "lcbench/167185"
     apart, among = carried.compare(name, runs=8)
-    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
+    monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
     stale, _ = carried.compare(name, runs=8)
     print(f"updated / scratch: {apart / among:.2f}; samples that are never updated: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
@@ -57,7 +56,7 @@ def test_weights_are_the_predictive_densities_while_the_units_stay(model, monkey
         return condition(gather(seen, samples.units.transform), spec, values, seen.geometry).log_evidence
 
     gains = np.array([evidence(after, s) - evidence(before, s) for s in samples.values])
-    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, rng: [])
+    monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
     updated, _ = update(samples, after, np.random.default_rng(1))
     np.testing.assert_allclose(updated.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
 
@@ -87,16 +86,17 @@ def test_samples_are_many_at_first_and_few_later_and_those_that_go_are_drawn_at_
         5,
     ]
     assert {wanted("paper", n) for n in (1, 300, 10_000)} == {10}
-    samples = initialise(falling(), "drift", np.random.default_rng(0))
-    weights = np.linspace(1.0, 2.0, 20)
-    uneven = replace(samples, log_weights=tuple(np.log(weights / weights.sum())))
     stayed = np.zeros(20)
     for seed in range(300):
-        fewer, kept = sequential._thinned(uneven, 10, np.random.default_rng(seed))
+        kept = sequential._kept(np.log(np.linspace(1.0, 2.0, 20) / 30), 10, np.random.default_rng(seed))
+        assert len(set(kept.tolist())) == 10
         stayed[kept] += 1
-        assert [fewer.values[i] for i in range(10)] == [uneven.values[k] for k in kept]
-        np.testing.assert_allclose(fewer.weights, weights[kept] / weights[kept].sum())
     assert (np.abs(stayed / 300 - 0.5) < 0.15).all()
+    dead = np.log([0.5, 0.5, 1e-300])
+    dead[2] = -np.inf
+    kept = sequential._kept(dead, 3, np.random.default_rng(0))
+    assert kept[:2].tolist() == [0, 1]
+    assert kept[2] in (0, 1)
 
 
 def test_a_loss_outside_the_range_fits_new_units():
@@ -160,12 +160,11 @@ def test_pending_runs_are_imagined_at_their_mean():
     new = np.array([0.9, 0.1])
     old, fresh = forecaster.pending_losses([0, new], [2, 1])
     imagined = forecaster.with_fantasies([(0, old), (new, fresh)])
-    means = [p.losses(0, [9.0, 10.0], noise=False).mean for p in forecaster.posteriors]
-    expected = np.average(means, axis=0, weights=forecaster.weights)
-    for before, after in zip(forecaster.posteriors, imagined.posteriors, strict=True):
-        assert len(after.curves) == len(before.curves) + 1
-        np.testing.assert_allclose(after.curves.observed(0)[1][-2:], expected)
-        assert after.losses(0, [11.0]).shared[0, 0] <= before.losses(0, [11.0]).shared[0, 0] * 1.01
+    before, after = forecaster.posterior, imagined.posterior
+    expected = forecaster.weights @ before.losses(0, [9.0, 10.0], noise=False).mean
+    assert len(after.curves) == len(before.curves) + 1
+    np.testing.assert_allclose(after.curves.observed(0)[1][-2:], expected)
+    assert (after.losses(0, [11.0]).shared[:, 0, 0] <= before.losses(0, [11.0]).shared[:, 0, 0] * 1.01).all()
     assert forecaster.with_fantasies([]) is forecaster
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.special import erfc
 from scipy.stats import beta, chi2, kstest, norm, skewnorm
 
 from freezethaw.model import slice_sampler
@@ -31,8 +32,7 @@ class Bimodal:
     def log_density(self, x):
         left = math.log(0.3 / 0.6) - 0.5 * ((x + 2.0) / 0.6) ** 2
         right = math.log(0.7 / 0.5) - 0.5 * ((x - 1.5) / 0.5) ** 2
-        high, low = max(left, right), min(left, right)
-        return high + math.log1p(math.exp(low - high))
+        return np.logaddexp(left, right)
 
     def sample(self, rng, size):
         left = rng.random(size) < 0.3
@@ -49,7 +49,7 @@ class Skewed:
     width: float = 0.4
 
     def log_density(self, x):
-        return -0.5 * x * x + math.log(max(math.erfc(-4.0 * x / math.sqrt(2)), 1e-300))
+        return -0.5 * x * x + np.log(np.maximum(erfc(-4.0 * x / math.sqrt(2)), 1e-300))
 
     def sample(self, rng, size):
         a, b = rng.standard_normal((2, size))
@@ -67,7 +67,9 @@ class Bounded:
     width: float = 1.0
 
     def log_density(self, x):
-        return 0.5 * math.log(x) + 2.0 * math.log1p(-x) if 0 < x < 1 else -math.inf
+        inside = (x > 0) & (x < 1)
+        y = np.where(inside, x, 0.5)
+        return np.where(inside, 0.5 * np.log(y) + 2.0 * np.log1p(-y), -np.inf)
 
     def sample(self, rng, size):
         return rng.beta(1.5, 3.0, size)
@@ -86,8 +88,8 @@ def pairs(target, seed, rng_type=None):
     rng = np.random.default_rng(seed)
     x0 = target.sample(rng, DRAWS)
     source = rng if rng_type is None else rng_type(rng)
-    x1 = [slice_sample(target.log_density, x, target.width, source)[0] for x in x0.tolist()]
-    return x0, np.array(x1)
+    x1, _ = slice_sample(lambda x, chains: target.log_density(x), x0, target.width, source)
+    return x0, x1
 
 
 def invariance(target, x1):
@@ -112,7 +114,7 @@ def test_one_transition_leaves_the_target_invariant_and_is_reversible(target):
     assert invariance(target, x0) > KEPT  # the draws themselves are exact
     assert invariance(target, x1) > KEPT
     assert symmetry(target, x0, x1) > KEPT
-    assert np.mean(x0 != x1) > 0.99  # and it moves
+    assert np.mean(x0 != x1) > 0.9  # and it moves, unless all candidates were rejected
 
 
 # --- the mutants -----------------------------------------------------------------------------------------------------
@@ -121,37 +123,49 @@ def test_one_transition_leaves_the_target_invariant_and_is_reversible(target):
 def placed(position):
     """`place_interval` with another position of the point in the interval."""
 
-    def place_interval(point, width, rng):
-        left = point - width * position(rng)
+    def place_interval(points, width, rng):
+        left = points - width * position(rng, len(points))
         return left, left + width
 
     return place_interval
 
 
-def shrink_without_check(log_density, point, level, left, right, rng):
+def shrink_without_check(log_density, points, here, level, left, right, rng):
     """Takes the first candidate."""
-    x = left + (right - left) * rng.random()
-    return x, log_density(x)
+    x = left + (right - left) * rng.random(len(points))
+    return x, log_density(x, np.arange(len(points)))
 
 
-def shrink_onto_the_point(log_density, point, level, left, right, rng):
+def shrink_onto_the_point(log_density, points, here, level, left, right, rng):
     """Gives up the whole side on which a candidate was rejected."""
-    while left < right:
-        x = left + (right - left) * rng.random()
-        if log_density(x) > level:
-            return x, log_density(x)
-        left, right = (point, right) if x < point else (left, point)
-    return point, log_density(point)
+    found = points.copy()
+    for i in range(len(points)):
+        while left[i] < right[i]:
+            x = left[i] + (right[i] - left[i]) * rng.random()
+            if log_density(np.array([x]), np.array([i]))[0] > level[i]:
+                found[i] = x
+                break
+            left[i], right[i] = (points[i], right[i]) if x < points[i] else (left[i], points[i])
+    return found, log_density(found, np.arange(len(points)))
+
+
+def shrink_with_levels_exchanged(log_density, points, here, level, left, right, rng):
+    """Uses the levels of other chains."""
+    return right_shrink(log_density, points, here, np.roll(level, 1), left, right, rng)
+
+
+right_shrink = slice_sampler.shrink
 
 
 PLACE_MUTANTS = {
-    "interval starts at the point": placed(lambda rng: 0.0),
-    "interval centred on the point": placed(lambda rng: 0.5),
-    "point near the left end": placed(lambda rng: rng.random() ** 2),
+    "interval starts at the point": placed(lambda rng, n: np.zeros(n)),
+    "interval centred on the point": placed(lambda rng, n: np.full(n, 0.5)),
+    "point near the left end": placed(lambda rng, n: rng.random(n) ** 2),
 }
 SHRINK_MUTANTS = {
     "no level check": shrink_without_check,
     "onto the point": shrink_onto_the_point,
+    "levels of other chains": shrink_with_levels_exchanged,
 }
 
 
@@ -167,7 +181,7 @@ class HighLevel(WrongLevel):
 
     def __init__(self, rng):
         super().__init__(rng)
-        self.exponential = lambda: 0.5 * rng.exponential()
+        self.exponential = lambda size: 0.5 * rng.exponential(size=size)
 
 
 def smallest(seed=2, rng_type=None):
@@ -197,7 +211,7 @@ def test_a_wrong_level_is_caught(rng_type):
 
 
 def test_the_copies_are_mutants_only_by_what_they_change(monkeypatch):
-    monkeypatch.setattr(slice_sampler, "place_interval", placed(lambda rng: rng.random()))
+    monkeypatch.setattr(slice_sampler, "place_interval", placed(lambda rng, n: rng.random(n)))
     assert smallest() > KEPT / (2 * len(HARD))
 
 
@@ -206,38 +220,48 @@ def test_the_copies_are_mutants_only_by_what_they_change(monkeypatch):
 
 @pytest.mark.parametrize("here", [None, -math.inf, math.nan])
 def test_standing_where_the_density_is_zero_is_refused(here):
+    here = None if here is None else np.array([0.0, here])
     with pytest.raises(ValueError, match="at a point of zero density"):
-        slice_sample(Bounded().log_density, 1.5, 1.0, np.random.default_rng(0), here)
+        slice_sample(
+            lambda x, chains: Bounded().log_density(x), np.array([0.5, 1.5]), 1.0, np.random.default_rng(0), here
+        )
 
 
 def test_stays_in_the_interval_and_reports_the_density_of_the_draw():
-    rng = np.random.default_rng(3)
-    target, calls = Bimodal(), []
+    rng, target = np.random.default_rng(3), Bimodal()
+    x = target.sample(rng, 200)
+    calls = {chain: [] for chain in range(200)}
 
-    def counted(x):
-        calls.append(x)
-        return target.log_density(x)
+    def counted(candidates, chains):
+        for chain, candidate in zip(chains, candidates, strict=True):
+            calls[int(chain)].append(candidate)
+        return target.log_density(candidates)
 
-    for x in target.sample(rng, 200).tolist():
-        calls.clear()
-        point, log_density = slice_sample(counted, x, 1.0, rng, target.log_density(x))
-        assert x not in calls  # the density here was given
-        assert point == calls[-1]  # the first candidate in the slice is taken
-        assert abs(point - x) <= 1.0
-        assert log_density == target.log_density(point)
+    points, log_densities = slice_sample(counted, x, 1.0, rng, target.log_density(x))
+    for chain, tried in calls.items():
+        assert x[chain] not in tried  # the density here was given
+        assert len(tried) <= slice_sampler.TRIES
+        # the first candidate in the slice is taken; the point stays if there was none
+        assert points[chain] == tried[-1] or (len(tried) == slice_sampler.TRIES and points[chain] == x[chain])
+        assert abs(points[chain] - x[chain]) <= 1.0
+    np.testing.assert_array_equal(log_densities, target.log_density(points))
 
 
 def test_one_evaluation_is_enough_where_the_density_is_flat():
-    rng, calls = np.random.default_rng(4), []
-    for count in range(1, 100):
-        point, _ = slice_sample(lambda x: calls.append(x) or 0.0, 0.0, 0.7, rng, 0.0)
-        assert len(calls) == count
-        assert abs(point) <= 0.7
+    calls = []
+    points, _ = slice_sample(
+        lambda x, chains: calls.append(x) or np.zeros(len(x)), np.zeros(99), 0.7, np.random.default_rng(4), np.zeros(99)
+    )
+    assert len(calls) == 1
+    assert (np.abs(points) <= 0.7).all()
 
 
 def test_a_density_positive_at_one_point_only_leaves_the_chain_there():
-    point, _ = slice_sample(lambda x: 0.0 if x == 1.0 else -math.inf, 1.0, 1.0, np.random.default_rng(5))
-    assert point == 1.0
+    points, values = slice_sample(
+        lambda x, chains: np.where(x == 1.0, 0.0, -np.inf), np.ones(3), 1.0, np.random.default_rng(5)
+    )
+    assert points.tolist() == [1.0] * 3
+    assert values.tolist() == [0.0] * 3
 
 
 def elliptical_pairs(move, seed, count=4000):
@@ -247,21 +271,17 @@ def elliptical_pairs(move, seed, count=4000):
     variance = 1 / (1 / prior**2 + 1 / noise**2)
     mean = variance * seen / noise**2
 
-    def log_likelihood(x):
-        return float(-0.5 * np.sum(((x - seen) / noise) ** 2))
+    def log_likelihood(x, chains):
+        return -0.5 * np.sum(((x - seen) / noise) ** 2, axis=1)
 
-    ends = []
-    for _ in range(count):
-        start = mean + np.sqrt(variance) * rng.standard_normal(3)
-        end, value = move(log_likelihood, start, prior * rng.standard_normal(3), rng)
-        assert value == pytest.approx(log_likelihood(end))
-        ends.append((end - mean) / np.sqrt(variance))
-    return np.array(ends)
+    start = mean + np.sqrt(variance) * rng.standard_normal((count, 3))
+    draws = prior * rng.standard_normal((count, 3))
+    ends, values = move(log_likelihood, start, draws, rng, log_likelihood(start, None))
+    np.testing.assert_allclose(values, log_likelihood(ends, None))
+    return (ends - mean) / np.sqrt(variance)
 
 
 def smallest_p(ends):
-    from scipy.stats import kstest
-
     return min(kstest(ends[:, j], "norm").pvalue for j in range(ends.shape[1]))
 
 
@@ -270,28 +290,36 @@ def test_an_elliptical_move_keeps_the_posterior():
 
 
 def test_elliptical_moves_that_are_wrong_are_caught():
-    def half_circle(log_likelihood, point, draw, rng):
+    def wide_prior(log_likelihood, points, draws, rng, here):
+        return slice_sampler.elliptical_slice(log_likelihood, points, 2 * draws, rng, here)
+
+    def no_level(log_likelihood, points, draws, rng, here):
+        angle = rng.uniform(0, 2 * np.pi, (len(points), 1))
+        candidates = points * np.cos(angle) + draws * np.sin(angle)
+        return candidates, log_likelihood(candidates, None)
+
+    def half_circle(log_likelihood, points, draws, rng, here):
         """Looks only on one side of the point: the angle is never negative, and never shrinks from there."""
-        level = log_likelihood(point) - rng.exponential()
-        angle = rng.uniform(0, np.pi / 2)
-        while True:
-            candidate = point * np.cos(angle) + draw * np.sin(angle)
-            if log_likelihood(candidate) > level:
-                return candidate, log_likelihood(candidate)
-            angle *= rng.random()
-
-    def wide_prior(log_likelihood, point, draw, rng):
-        return slice_sampler.elliptical_slice(log_likelihood, point, 2 * draw, rng)
-
-    def no_level(log_likelihood, point, draw, rng):
-        angle = rng.uniform(0, 2 * np.pi)
-        candidate = point * np.cos(angle) + draw * np.sin(angle)
-        return candidate, log_likelihood(candidate)
+        found, level = points.copy(), here - rng.exponential(size=len(points))
+        for i in range(len(points)):
+            angle = rng.uniform(0, np.pi / 2)
+            while True:
+                found[i] = points[i] * np.cos(angle) + draws[i] * np.sin(angle)
+                if log_likelihood(found[i : i + 1], None)[0] > level[i]:
+                    break
+                angle *= rng.random()
+        return found, log_likelihood(found, None)
 
     for mutant in (half_circle, wide_prior, no_level):
         assert smallest_p(elliptical_pairs(mutant, seed=3)) < 1e-4, mutant.__name__
 
 
 def test_an_elliptical_chain_may_not_stand_where_the_likelihood_is_zero():
-    with pytest.raises(ValueError, match="likelihood is zero"):
-        slice_sampler.elliptical_slice(lambda x: -np.inf, np.zeros(1), np.ones(1), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="zero density"):
+        slice_sampler.elliptical_slice(
+            lambda x, chains: np.full(len(x), -np.inf),
+            np.zeros((1, 1)),
+            np.ones((1, 1)),
+            np.random.default_rng(0),
+            np.array([-np.inf]),
+        )

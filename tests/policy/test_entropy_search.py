@@ -38,7 +38,7 @@ def forecaster(seed=0, runs=4, model="paper"):
 
 
 def options(found, candidates=3, seed=1):
-    count = len(found.posteriors[0].curves)
+    count = len(found.posterior.curves)
     fresh = np.random.default_rng(seed).random((candidates, 2))
     one, other = np.ones(count), np.ones(candidates)
     return Options(np.arange(count), fresh, 20, one, other, 0 * one, 0 * other)
@@ -80,7 +80,7 @@ def dense_joint(posterior, old, new):
 def test_the_joint_of_asymptotes_and_next_losses_equals_the_dense_twin(seed):
     found = forecaster(seed)
     old, new = np.array([2, 0]), options(found).candidates[[1]]
-    posterior = found.posteriors[0]
+    posterior = found.posterior.sample(0)
     mean, covariance, cond = dense_joint(posterior, old, new)
     joint = joint_of(posterior, old, new)
     tolerance = 100 * np.finfo(float).eps * cond * np.abs(covariance).max()
@@ -144,7 +144,7 @@ def test_an_observation_never_adds_entropy(model):
         may = options(found)
         basket = fill_basket(found, may, np.random.default_rng(0))
         draws = np.random.default_rng(0).standard_normal((20_000, len(basket.allowed)))
-        for posterior in found.posteriors[:3]:
+        for posterior in map(found.posterior.sample, range(3)):
             reductions = entropy_reductions(joint_of(posterior, basket.old, may.candidates[basket.new]), draws)
             assert reductions.min() > -0.03  # Monte-Carlo error
 
@@ -209,19 +209,20 @@ def test_where_many_are_compared_one_sample_finds_those_that_all_samples_would(m
     many = options(found, candidates=80)
     monkeypatch.setattr(entropy_search, "COMPARED_OLD", 15)
     monkeypatch.setattr(entropy_search, "SCREENED_OLD", 20)
-    quick = [fill_basket(found, many, np.random.default_rng(seed)) for seed in range(5)]
+    quick = [fill_basket(found, many, np.random.default_rng(seed)) for seed in range(20)]
     for name in ("COMPARED_OLD", "COMPARED_NEW", "SCREENED_OLD"):
         monkeypatch.setattr(entropy_search, name, 1000)
     whole = fill_basket(found, many, np.random.default_rng(0))
     assert all(len(basket.old) == entropy_search.OLD for basket in quick)
     assert np.mean([len(set(whole.old[:5]) & set(basket.old)) for basket in quick]) >= 4
-    assert np.mean([len(set(whole.new) & set(basket.new)) for basket in quick]) >= 1
+    best_new = [basket.improvements[len(basket.old) :].max() for basket in (whole, *quick)]
+    assert np.mean(best_new[1:]) >= 0.8 * best_new[0]
     assert np.mean([basket.improvements.max() for basket in quick]) >= 0.9 * whole.improvements.max()
 
 
 def test_of_many_runs_one_that_may_be_chosen_is_always_in_the_basket(monkeypatch):
     found = forecaster(runs=24)
-    worst = int(np.argmax([min(found.posteriors[0].curves.observed(run)[1]) for run in range(24)]))
+    worst = int(np.argmax([min(found.posterior.curves.observed(run)[1]) for run in range(24)]))
     limited = replace(options(found), runs=np.array([worst]), score_factor_old=np.ones(1), switch_cost_old=np.zeros(1))
     monkeypatch.setattr(entropy_search, "COMPARED_OLD", 12)
     monkeypatch.setattr(entropy_search, "SCREENED_OLD", 15)
@@ -234,10 +235,10 @@ def test_new_members_are_weakly_correlated():
     found = forecaster()
     line = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
     score = np.exp(-((line[:, 0] - 0.3) ** 2) / 0.01) + 0.9 * np.exp(-((line[:, 0] - 0.8) ** 2) / 0.01)
-    picked = distinct_maxima(score, found.posteriors[0], line, NEW)
+    picked = distinct_maxima(score, found.posterior.sample(0), line, NEW)
     assert len(set(picked)) == len(picked)
     assert abs(line[picked[0], 0] - 0.3) < 0.01
-    inputs = found.posteriors[0].new_inputs(line[picked])
+    inputs = found.posterior.sample(0).new_inputs(line[picked])
     from freezethaw.model.correlation import correlation
 
     between = correlation(inputs, inputs)[np.triu_indices(len(picked), 1)]

@@ -14,7 +14,7 @@ from freezethaw.model.loss_units import Observations
 from freezethaw.model.predictions import Predictions, predict
 from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.policy.acquisition import expected_improvement, probability_of_improvement
+from freezethaw.policy.acquisition import expected_improvement, improvement_and_chance
 from freezethaw.policy.costs import epochs_to_grant, relative_costs, survival_probability
 from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
 from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
@@ -28,9 +28,8 @@ def test_expected_improvement_equals_quadrature(best, mean, deviation):
     expected, _ = quad(integrand, min(mean, best) - 12 * deviation, best)
     found = expected_improvement(best, np.array([mean]), np.array([deviation]))[0]
     assert found == pytest.approx(expected, rel=1e-7, abs=1e-12)
-    assert probability_of_improvement(best, np.array([mean]), np.array([deviation]))[0] == pytest.approx(
-        norm.cdf(best, mean, deviation)
-    )
+    chance = improvement_and_chance(best, np.array([mean]), np.array([deviation]))[1][0]
+    assert chance == pytest.approx(norm.cdf(best, mean, deviation))
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 2))
@@ -45,8 +44,10 @@ def test_more_variance_never_lowers_the_expected_improvement(best, mean, deviati
 def test_gains_average_over_samples_and_components():
     mean, deviations = np.zeros((1, 1)), np.array([[[1.0]], [[2.0]]])
     weights = np.array([[[0.25]], [[0.75]]])
-    prediction = Predictions(mean, deviations, weights, NO_RUNS)
-    found = gains([prediction, prediction], [0.0, 1.0], np.array([0.4, 0.6]))
+    twice = [
+        np.repeat(a, 2, axis=axis) for a, axis in ((mean[None], 0), (deviations[:, None], 1), (weights[:, None], 1))
+    ]
+    found = gains(Predictions(*twice, NO_RUNS), np.array([0.0, 1.0]), np.array([0.4, 0.6]))
     expected = sum(
         s * w * expected_improvement(b, np.zeros(1), np.array([d]))[0]
         for s, b in ((0.4, 0.0), (0.6, 1.0))
@@ -57,11 +58,17 @@ def test_gains_average_over_samples_and_components():
 
 def test_the_rate_looks_only_ahead():
     prediction = Predictions(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NO_RUNS)
-    rate, at = rates(gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1))
+    rate, at = rates(
+        gains(prediction.stacked(), np.zeros(1), np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1)
+    )
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
     _, near = rates(
-        gains([prediction], [0.0], np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1), epochs_left=1
+        gains(prediction.stacked(), np.zeros(1), np.ones(1)),
+        np.array([1.0, 2.0, 3.0]),
+        np.array([1.0]),
+        np.zeros(1),
+        epochs_left=1,
     )
     assert near[0] == 1  # horizons beyond the budget are excluded
 
@@ -104,7 +111,7 @@ def test_survival_of_all_or_none():
 
 def test_a_switch_cost_lengthens_the_horizon_and_grants_more_epochs():
     prediction = Predictions(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
-    found = gains([prediction], [0.0], np.ones(1))
+    found = gains(prediction.stacked(), np.zeros(1), np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
     _, cheap = rates(found, epochs, done, np.zeros(1))
     rate, expensive = rates(found, epochs, done, np.full(1, 5.0))
@@ -148,7 +155,7 @@ def test_a_run_is_not_counted_for_itself():
     forecaster = Forecaster.condition(initialise(observations, "drift", rng), observations)
     candidates = np.concatenate([observations.configs[:1], rng.random((2, 2))])
     runs = np.array([2, 0])
-    predictions = [predict(p, runs, candidates, np.ones(1)) for p in forecaster.posteriors]
+    predictions = predict(forecaster.posterior, runs, candidates, np.ones(1))
     correlation = correlation_with_others(predictions, forecaster.weights, runs)
     assert correlation.shape == (5, 4)
     assert correlation[0, 2] == correlation[1, 0] == 0.0
@@ -158,7 +165,7 @@ def test_a_run_is_not_counted_for_itself():
 
 def test_a_surprise_improves_more_near_the_best():
     prediction = Predictions(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
-    found = gains([prediction], [0.0], np.ones(1), np.full((2, 1), 0.05))
+    found = gains(prediction.stacked(), np.zeros(1), np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
     assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]
 
@@ -167,7 +174,7 @@ def test_waiting_for_a_surprise_pays_every_epoch():
     epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
     flat = Predictions(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
     chance = np.array([[0.01, 0.02, 0.04]])
-    found = gains([flat], [0.0], np.ones(1), chance)
+    found = gains(flat.stacked(), np.zeros(1), np.ones(1), chance)
     assert found.forecast == pytest.approx(0.0, abs=1e-12)
     rate, at = rates(found, epochs, done, np.zeros(1))
     once = expected_improvement(0.0, np.array([0.1]), np.ones(1))[0]

@@ -54,7 +54,7 @@ class InferenceCache:
         self.geometry = Geometry(union.lengths, union.warped)
         self._key: tuple[object, ...] = ()
         self._inference: Inference | None = None
-        self._pending: dict[int, tuple[PendingLosses, ...]] = {}  # of pending decisions, by number
+        self._pending: dict[int, PendingLosses] = {}  # of pending decisions, by number
 
     def infer(self, state: StudyState, samples: HyperparameterSamples | None) -> Inference | None:
         """The posterior given all losses; None before the first finite loss."""
@@ -101,7 +101,7 @@ class InferenceCache:
         self._pending |= zip(new, found, strict=True)
         fantasies = [(run, self._pending[number]) for number, (run, _) in ahead.items()]
         started = [d.run for d in pending if d.run not in inference.places]
-        count = len(inference.forecaster.posteriors[0].curves)
+        count = len(inference.forecaster.posterior.curves)
         places = inference.places | {run: count + i for i, run in enumerate(started)}
         return replace(inference, forecaster=inference.forecaster.with_fantasies(fantasies), places=places)
 
@@ -110,7 +110,7 @@ class InferenceCache:
         if d.run not in inference.places:
             return self.configurations.union.features(d.config), d.epochs
         place = inference.places[d.run]
-        return place, d.to_epoch - int(inference.forecaster.posteriors[0].curves.last_epochs[place])
+        return place, d.to_epoch - int(inference.forecaster.posterior.curves.last_epochs[place])
 
     def select(self, runs: Sequence[Run], count: int) -> list[Run]:
         """The runs that the model uses if there are too many."""

@@ -35,13 +35,16 @@ def costs_in_epochs(prices: Prices | None, state: StudyState, left: float) -> Pr
     so that small studies are as they would be if deciding cost nothing.
     """
     recent = [run for run in state.runs[-RECENT_RUNS:] if not run.added]
-    first = [run.seconds[0] for run in recent if run.seconds and run.seconds[0] > 0]
-    later = [s for run in recent for s in run.seconds[1:] if s > 0]
+    timed = [[s for s in run.seconds if s > 0] for run in recent]
+    first = [seconds[0] for seconds in timed if seconds]
+    later = [s for seconds in timed for s in seconds[1:]]
     epoch = median(later or first) if first else 1.0
     if prices is None:
         if not first:
             return Prices()
-        start = max(median(first) - epoch, 0.0) if later else 0.0  # the first epoch includes what comes before it
+        # the first epoch includes what comes before it; runs are compared with themselves, since they differ in cost
+        beyond = [seconds[0] - median(seconds[1:]) for seconds in timed if len(seconds) > 1]
+        start = max(median(beyond), 0.0) if beyond else 0.0
         prices = Prices(start, state.overheads.saving, 0.0, state.overheads.deciding)
         most = LARGEST_PART * left if LARGEST_PART * left >= 1 else 0.0
         return Prices(*(min(cost / epoch, most) for cost in astuple(prices)))
@@ -90,7 +93,6 @@ def similarities(basket: Sequence[ScoredEntry], features: Array, forecaster: For
     found = np.zeros((len(basket), len(basket)))
     new = np.array([i for i, entry in enumerate(basket) if entry.candidate is not None], dtype=np.int64)
     if len(new):
-        x = features[[basket[i].candidate for i in new]]
-        inputs = [posterior.new_inputs(x) for posterior in forecaster.posteriors]
-        found[np.ix_(new, new)] = sum(w * correlation(z, z) for w, z in zip(forecaster.weights, inputs, strict=True))
+        inputs = forecaster.posterior.new_inputs(features[[basket[i].candidate for i in new]])
+        found[np.ix_(new, new)] = np.tensordot(forecaster.weights, correlation(inputs, inputs), axes=1)
     return found

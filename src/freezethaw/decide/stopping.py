@@ -56,13 +56,12 @@ def expected_losses(inference: Inference, run: Run, another: bool) -> Array:
     """(epochs,) expected losses in model units at the recorded epochs: of the run, or of another one like it."""
     epochs = np.arange(1.0, run.epoch + 1.0)
     place = inference.places[run.number]
-    posteriors = inference.forecaster.posteriors
+    posterior = inference.forecaster.posterior
     if another:
-        config = posteriors[0].curves.configs[place]
-        predictions = [p.new_losses(config, epochs, noise=False).mean for p in posteriors]
+        found = posterior.new_losses(posterior.curves.configs[place], epochs, noise=False)
     else:
-        predictions = [p.losses(place, epochs, noise=False).mean for p in posteriors]
-    return np.asarray(np.average(predictions, axis=0, weights=inference.forecaster.weights))
+        found = posterior.losses(place, epochs, noise=False)
+    return np.asarray(inference.forecaster.weights @ found.mean)
 
 
 def finish_best(

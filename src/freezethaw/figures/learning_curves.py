@@ -171,13 +171,16 @@ def asymptotes_of(study: StudyReader, places: Any, configs: Array | None = None)
         raise StudyError(NO_LOSS)
     f = inference.forecaster
     end = np.array([float(study.max_epochs)])
-    columns = f.posteriors[0].curves.configs.shape[1]
-    features = np.empty((0, columns)) if configs is None else configs
-    predictions = [predict(p, np.asarray(places, dtype=np.int64), features, end) for p in f.posteriors]
-    weights = np.concatenate([w * p.weights[:, :, 0] for w, p in zip(f.weights, predictions, strict=True)])
-    means = np.concatenate([np.repeat(p.mean[None, :, 0], len(p.weights), axis=0) for p in predictions])
-    spreads = np.concatenate([p.deviations[:, :, 0] for p in predictions])
-    return Forecast(f.transform, weights, means, spreads, np.full_like(means, np.inf))
+    features = np.empty((0, f.posterior.curves.dimensions)) if configs is None else configs
+    found = predict(f.posterior, np.asarray(places, dtype=np.int64), features, end)
+    shape = found.weights.shape[:-1]  # (C, S, P)
+    parts = (
+        f.weights[:, None] * found.weights[..., 0],
+        np.broadcast_to(found.mean[..., 0], shape),
+        found.deviations[..., 0],
+        np.full(shape, np.inf),
+    )
+    return Forecast(f.transform, *(part.reshape(-1, shape[-1]) for part in parts))
 
 
 @of_study

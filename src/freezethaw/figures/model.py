@@ -188,7 +188,7 @@ def asymptotes(
     grid = np.linspace(0.0, 1.0, points)
     slice_ = np.tile(np.full(dimensions, 0.5) if config is None else np.asarray(config, np.float64), (points, 1))
     slice_[:, column] = grid
-    end = forecaster.posteriors[0].specification.horizon
+    end = forecaster.posterior.specification.horizon
     over = forecaster.points([(x, end) for x in slice_], noise=False)
     through = "" if dimensions == 1 else "; the line is a slice"
     what = "dots and bars: runs with 90 % intervals" + through

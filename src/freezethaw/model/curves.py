@@ -27,7 +27,7 @@ class Pattern:
     epochs: Array  # (T,) increasing
     runs: IntArray  # (n,) indices of the runs
     lengths: IntArray  # (n,) how many of the epochs each run has
-    losses: Array  # (T, n), zero after the last epoch of a run
+    losses: Array  # (n, T), zero after the last epoch of a run
     last_epochs: Array  # (n,) the last epoch of a thinned run, zero if it is on the grid
     last_losses: Array  # (n,)
 
@@ -62,19 +62,23 @@ class Curves:
             raise ModelError(f"{len(cube)} configurations but {len(losses)} curves; there must be one curve for each")
         if epochs is not None and len(epochs) != len(losses):
             raise ModelError(f"{len(losses)} curves but {len(epochs)} sequences of epochs")
-        observed = []
-        for run, curve in enumerate(losses):
-            y = _checked_losses(curve, run)
-            t = np.arange(1.0, len(y) + 1.0) if epochs is None else _checked_epochs(epochs[run], len(y), run)
-            observed.append((t, y))
-        if dense_epochs is not None:
-            observed = _thinned(observed, dense_epochs)
-        patterns = _patterns(observed, dense_epochs is not None)
+        curves = _checked_losses(losses)
+        counts = np.array([len(y) for y in curves], dtype=np.int64)
+        if epochs is None and dense_epochs is None:
+            patterns = _one_pattern(curves, counts)
+        else:
+            times = [np.arange(1.0, n + 1.0) for n in counts]
+            if epochs is not None:
+                times = [_checked_epochs(t, int(n), run) for run, (t, n) in enumerate(zip(epochs, counts, strict=True))]
+            observed = list(zip(times, curves, strict=True))
+            if dense_epochs is not None:
+                observed = _thinned(observed, dense_epochs)
+                counts = np.array([len(t) for t, _ in observed], dtype=np.int64)
+            patterns = _patterns(observed, dense_epochs is not None)
         places = np.full((len(cube), 2), -1, dtype=np.int64)
         for index, pattern in enumerate(patterns):
             places[pattern.runs, 0] = index
             places[pattern.runs, 1] = np.arange(len(pattern.runs))
-        counts = np.array([len(t) for t, _ in observed], dtype=np.int64)
         return cls(cube, patterns, counts, places)
 
     def __len__(self) -> int:
@@ -98,7 +102,7 @@ class Curves:
         """(N,) the sum of the losses of each run: with their number, it shows which curves have changed."""
         total = np.zeros(len(self))
         for p in self.patterns:
-            total[p.runs] = p.losses.sum(axis=0) + p.last_losses
+            total[p.runs] = p.losses.sum(axis=1) + p.last_losses
         return total
 
     def observed(self, run: int) -> tuple[Array, Array]:
@@ -108,7 +112,7 @@ class Curves:
             return np.empty(0), np.empty(0)
         p = self.patterns[pattern]
         n = p.lengths[column]
-        t, y = p.epochs[:n], p.losses[:n, column]
+        t, y = p.epochs[:n], p.losses[column, :n]
         if p.last_epochs[column] > 0:
             t, y = np.append(t, p.last_epochs[column]), np.append(y, p.last_losses[column])
         return t, y
@@ -134,6 +138,18 @@ def _thinned(observed: list[tuple[Array, Array]], dense_epochs: int) -> list[tup
     return kept
 
 
+def _one_pattern(curves: list[Array], counts: IntArray) -> tuple[Pattern, ...]:
+    """Runs that were all observed at epochs 1, 2, 3, ...: one pattern, the longest runs first."""
+    runs = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    if not len(runs):
+        return ()
+    lengths, T = counts[runs], int(counts[runs[0]])
+    losses = np.zeros((len(runs), T))
+    losses[np.arange(T)[None, :] < lengths[:, None]] = np.concatenate([curves[run] for run in runs])
+    nothing = np.zeros(len(runs))
+    return (Pattern(np.arange(1.0, T + 1.0), runs, lengths, losses, nothing, nothing),)
+
+
 def _patterns(observed: list[tuple[Array, Array]], thinned: bool) -> tuple[Pattern, ...]:
     """Group the runs: a pattern contains all runs whose epochs are a prefix of its own."""
     members: list[
@@ -155,9 +171,9 @@ def _patterns(observed: list[tuple[Array, Array]], thinned: bool) -> tuple[Patte
     patterns = []
     for epochs, rows in members:
         runs, lengths, last_epochs, last_losses = (np.array(column) for column in zip(*rows, strict=True))
-        losses = np.zeros((len(epochs), len(rows)))
-        for column, (run, length, _, _) in enumerate(rows):
-            losses[:length, column] = observed[run][1][:length]
+        losses = np.zeros((len(rows), len(epochs)))
+        for row, (run, length, _, _) in enumerate(rows):
+            losses[row, :length] = observed[run][1][:length]
         patterns.append(Pattern(epochs, runs, lengths, losses, last_epochs, last_losses))
     return tuple(patterns)
 
@@ -176,16 +192,18 @@ def _checked_configs(configs: ArrayLike) -> Array:
     return cube
 
 
-def _checked_losses(curve: ArrayLike, run: int) -> Array:
-    y = np.array(curve, dtype=np.float64)
-    if y.ndim != 1:
-        raise ModelError(f"the curve of run {run} must be a list of losses, not of shape {y.shape}")
-    if not np.isfinite(y).all():
+def _checked_losses(curves: Sequence[ArrayLike]) -> list[Array]:
+    found = [np.array(curve, dtype=np.float64) for curve in curves]
+    for run, y in enumerate(found):
+        if y.ndim != 1:
+            raise ModelError(f"the curve of run {run} must be a list of losses, not of shape {y.shape}")
+    if found and not np.isfinite(np.concatenate(found)).all():
+        run, y = next((run, y) for run, y in enumerate(found) if not np.isfinite(y).all())
         where = int(np.argmin(np.isfinite(y)))
         raise ModelError(
             f"loss {where + 1} of run {run} is {y[where]}; a diverged run is cut before its first non-finite loss"
         )
-    return y
+    return found
 
 
 def _checked_epochs(epochs: ArrayLike, count: int, run: int) -> Array:

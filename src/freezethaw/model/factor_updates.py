@@ -2,22 +2,31 @@
 
 A decision changes one or two runs. The pseudo-observations are kept in the order in which their runs last changed, so
 the rows that change next are usually near the end, and the factor of all rows before the first changed one is reused.
+Arrays may have leading dimensions (...), one entry for each hyperparameter sample; the order is that of all samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.correlation import run_correlation
+from freezethaw.model.correlation import run_correlation, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.linear import cholesky, solve_lower
+from freezethaw.model.linear import add_to_diagonal, cholesky, solve_lower, solve_vector, transposed
 from freezethaw.model.posterior import Posterior, condition
-from freezethaw.model.pseudo_observations import Factor, PseudoObservations, log_evidence
+from freezethaw.model.pseudo_observations import (
+    Factor,
+    PseudoObservations,
+    factorise,
+    log_evidence,
+    noisy_covariance,
+    of_rows,
+)
 from freezethaw.model.specification import Geometry, Specification, Values
-from freezethaw.model.summaries import Summary, summarise
+from freezethaw.model.summaries import summarise
 
 BoolArray = NDArray[np.bool_]
 
@@ -28,15 +37,14 @@ def recondition(
     specification: Specification,
     values: Values,
     geometry: Geometry | None = None,
-    summary: Summary | None = None,
 ) -> Posterior:
     """`condition`, reusing the factor of a previous posterior at the same hyperparameters.
 
     In `previous` some curves were shorter, or there were runs that have been removed since.
     """
-    if previous is None or previous.specification != specification or previous.values != values:
-        return condition(curves, specification, values, geometry, summary)
-    summary = summary or summarise(curves, previous.time)
+    if previous is None or previous.specification != specification or not _equal(previous.values, values):
+        return condition(curves, specification, values, geometry)
+    summary = summarise(curves, previous.time)
     r = PseudoObservations.from_summary(
         summary, specification.coefficient_means(values), specification.scale_model(values)
     )
@@ -47,13 +55,59 @@ def recondition(
     return replace(
         previous,
         curves=curves,
-        values=values,
         summary=summary,
         pseudo_observations=r,
         log_evidence=log_evidence(r, factor),
         inputs=c.inputs,
         factor=factor,
     )
+
+
+def with_samples(posterior: Posterior, values: Values, moved: IntArray, parts: Collection[str]) -> Posterior:
+    """The posterior of the same curves when the hyperparameters of the samples `moved` have changed to `values` (S,).
+
+    `parts` are the parts of the computation that the changed hyperparameters belong to (`Parameter.part`).
+    """
+    s, old = posterior.specification, posterior.pseudo_observations
+    time, summary, inputs = posterior.time, posterior.summary, posterior.inputs
+    some = {name: np.asarray(v)[moved] for name, v in values.items()}
+    if "time" in parts:
+        time = s.time_model(values)
+        summary = summarise(posterior.curves, time)
+    if "space" in parts:
+        inputs = inputs.copy()
+        inputs[moved] = scaled(posterior.curves.configs, posterior.geometry, some)
+    r = PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values))
+    r = r.rows(_same_order(r.runs, old.runs))
+    every = np.arange(len(posterior.curves))
+    K = run_correlation(inputs[moved], every, inputs[moved], every, some)
+    part = replace(r, directions=r.directions[moved], values=r.values[moved])
+    a, tau = s.coefficient_variances(some), s.coefficient_mean_variances()
+    found = factorise(part, noisy_covariance(part, of_rows(K, r.runs), a, tau))
+    factor = Factor(posterior.factor.lower.copy(), posterior.factor.whitened.copy())
+    factor.lower[moved], factor.whitened[moved] = found.lower, found.whitened
+    evidence = log_evidence(r, factor)
+    return replace(
+        posterior,
+        values=values,
+        time=time,
+        summary=summary,
+        pseudo_observations=r,
+        log_evidence=evidence,
+        inputs=inputs,
+        factor=factor,
+    )
+
+
+def _equal(a: Values, b: Values) -> bool:
+    return a is b or (a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a))
+
+
+def _same_order(runs: IntArray, wanted: IntArray) -> IntArray:
+    """Indices that bring rows sorted by run into the order `wanted`; the rows of a run keep their order."""
+    order = np.empty(len(runs), dtype=np.int64)
+    order[np.argsort(wanted, kind="stable")] = np.argsort(runs, kind="stable")
+    return order
 
 
 def _places(before: Curves, curves: Curves) -> IntArray:
@@ -81,28 +135,30 @@ def _changed(before: Curves, curves: Curves, places: IntArray) -> BoolArray:
 class Covariances:
     """The prior covariance of the coefficients of N runs, evaluated between any rows."""
 
-    inputs: Array  # (N, D) scaled configurations
+    inputs: Array  # (..., N, D) scaled configurations
     values: Values
-    variances: Array  # (q,) amplitudes of the coefficients
+    variances: Array  # (..., q) amplitudes of the coefficients
     mean_variances: Array  # (q,) variances of their common means
 
     @classmethod
     def extending(cls, posterior: Posterior, configs: Array, places: IntArray | None = None) -> Covariances:
         """Of these configurations, among which the runs of the posterior are at `places`; by default the first ones."""
-        places = np.arange(len(posterior.inputs)) if places is None else places
+        *stack, n, d = posterior.inputs.shape
+        places = np.arange(n) if places is None else places
         stay = places >= 0
-        inputs, new = np.empty_like(configs), np.ones(len(configs), dtype=bool)
+        inputs, new = np.empty((*stack, len(configs), d)), np.ones(len(configs), dtype=bool)
         new[places[stay]] = False
-        inputs[places[stay]], inputs[new] = posterior.inputs[stay], posterior.new_inputs(configs[new])
+        inputs[..., places[stay], :] = posterior.inputs[..., stay, :]
+        inputs[..., new, :] = posterior.new_inputs(configs[new])
         s = posterior.specification
         return cls(inputs, posterior.values, s.coefficient_variances(posterior.values), s.coefficient_mean_variances())
 
     def between(self, r: PseudoObservations, some: slice, others: slice) -> Array:
         """R (K x A) R^T + R T R^T between two ranges of rows."""
-        V, W = r.directions[some], r.directions[others]
+        V, W = r.directions[..., some, :], transposed(r.directions[..., others, :])
         left, right = r.runs[some], r.runs[others]
-        K = run_correlation(self.inputs[left], left, self.inputs[right], right, self.values)
-        return (V * self.variances) @ W.T * K + (V * self.mean_variances) @ W.T
+        K = run_correlation(self.inputs[..., left, :], left, self.inputs[..., right, :], right, self.values)
+        return np.asarray((V * self.variances[..., None, :]) @ W * K + (V * self.mean_variances) @ W)
 
 
 def update_factor(
@@ -125,18 +181,18 @@ def update_factor(
     r = _reordered(new, runs[staying], changed)
     n, M = len(staying), len(r.runs)
     # [L11 0; L21 L22]: L11 is reused, and so are the rows of L21 whose runs have not changed
-    L = np.zeros((M, M), order="F")
-    head = slice(0, first)
-    L[head, head] = factor.lower[head, head]
-    L[first:n, :first] = factor.lower[staying[first:], :first]
-    L[n:, :first] = solve_lower(L[:first, :first], c.between(r, head, slice(n, M))).T
-    tail = slice(first, M)
-    S = c.between(r, tail, tail) - L[tail, head] @ L[tail, head].T
-    S.flat[:: len(S) + 1] += 1.0  # the diagonal
-    L[tail, tail] = cholesky(S, "the covariance of the curves' coefficients")
-    z = factor.whitened[:first]
-    rest = solve_lower(L[tail, tail], r.values[tail] - L[tail, head] @ z)
-    return r, Factor(L, np.concatenate([z, rest]))
+    L = np.zeros((*factor.lower.shape[:-2], M, M))
+    head, tail = slice(0, first), slice(first, M)
+    L[..., head, head] = factor.lower[..., head, head]
+    L[..., first:n, head] = factor.lower[..., staying[first:], :first]
+    L[..., n:, head] = transposed(solve_lower(factor.lower[..., head, head], c.between(r, head, slice(n, M))))
+    L21 = L[..., tail, head]
+    S = c.between(r, tail, tail) - L21 @ transposed(L21)
+    add_to_diagonal(S, 1.0)
+    L22 = L[..., tail, tail] = cholesky(S, "the covariance of the curves' coefficients")
+    z = factor.whitened[..., :first]
+    rest = solve_vector(L22, r.values[..., tail] - (L21 @ z[..., None])[..., 0])
+    return r, Factor(L, np.concatenate([z, rest], axis=-1))
 
 
 def append(
@@ -147,16 +203,16 @@ def append(
     r = replace(
         old,
         runs=np.concatenate([old.runs, new.runs]),
-        directions=np.concatenate([old.directions, new.directions]),
-        values=np.concatenate([old.values, new.values]),
+        directions=np.concatenate([old.directions, new.directions], axis=-2),
+        values=np.concatenate([old.values, new.values], axis=-1),
     )
-    S = c.between(r, slice(m, M), slice(m, M)) - cross @ cross.T
-    S.flat[:: len(S) + 1] += 1.0  # the diagonal
-    L = np.zeros((M, M), order="F")
-    L[:m, :m], L[m:, :m] = factor.lower, cross
-    L[m:, m:] = cholesky(S, "the covariance of pending losses")
-    rest = solve_lower(L[m:, m:], new.values - cross @ factor.whitened)
-    return r, Factor(L, np.concatenate([factor.whitened, rest]))
+    S = c.between(r, slice(m, M), slice(m, M)) - cross @ transposed(cross)
+    add_to_diagonal(S, 1.0)
+    L = np.zeros((*factor.lower.shape[:-2], M, M))
+    L[..., :m, :m], L[..., m:, :m] = factor.lower, cross
+    L22 = L[..., m:, m:] = cholesky(S, "the covariance of pending losses")
+    rest = solve_vector(L22, new.values - (cross @ factor.whitened[..., None])[..., 0])
+    return r, Factor(L, np.concatenate([factor.whitened, rest], axis=-1))
 
 
 def _reordered(r: PseudoObservations, staying: IntArray, changed: BoolArray) -> PseudoObservations:
@@ -165,5 +221,4 @@ def _reordered(r: PseudoObservations, staying: IntArray, changed: BoolArray) -> 
     begins = np.concatenate([[True], staying[1:] != staying[:-1]]) if len(staying) else np.zeros(0, dtype=bool)
     index = np.arange(len(staying))
     within = index - np.maximum.accumulate(np.where(begins, index, 0))
-    order = np.concatenate([start + within, np.flatnonzero(changed[r.runs])]).astype(np.int64)
-    return replace(r, runs=r.runs[order], directions=r.directions[order], values=r.values[order])
+    return r.rows(np.concatenate([start + within, np.flatnonzero(changed[r.runs])]).astype(np.int64))

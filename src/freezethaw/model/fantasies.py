@@ -13,7 +13,7 @@ import numpy as np
 
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.factor_updates import Covariances, append
-from freezethaw.model.linear import cholesky, solve_lower
+from freezethaw.model.linear import cholesky, solve_lower, solve_vector, transposed
 from freezethaw.model.posterior import Points, Posterior
 from freezethaw.model.scales import infer_scales
 from freezethaw.model.summaries import summarise
@@ -23,11 +23,11 @@ RunOrConfig = int | Array  # index of a run, or the configuration of a run that 
 
 @dataclass(frozen=True)
 class PendingLosses:
-    """The next E losses of one run under one sample: their predictive mean and covariance with the observations."""
+    """The next E losses of one run: their predictive mean and covariance with the observations."""
 
     points: Points
-    cross: Array  # (M, E) L^-1 cov(g, points)
-    mean: Array  # (E,)
+    cross: Array  # (..., M, E) L^-1 cov(g, points)
+    mean: Array  # (..., E)
 
 
 def pending_losses(posterior: Posterior, targets: Sequence[RunOrConfig], counts: Sequence[int]) -> list[PendingLosses]:
@@ -40,7 +40,7 @@ def pending_losses(posterior: Posterior, targets: Sequence[RunOrConfig], counts:
         return []
     cross, mean = posterior.cross(Points.concatenate(points))
     ends = np.cumsum(counts)[:-1]
-    parts = zip(points, np.split(cross, ends, axis=1), np.split(mean, ends), strict=True)
+    parts = zip(points, np.split(cross, ends, axis=-1), np.split(mean, ends, axis=-1), strict=True)
     return [PendingLosses(*part) for part in parts]
 
 
@@ -64,8 +64,10 @@ def condition_on_pending(
     summary = summarise(curves, posterior.time)
     scales = infer_scales(summary.residuals, summary.freedoms, posterior.pseudo_observations.scales.model)
     parts = [_pseudo_observations(posterior, a, y) for a, y in zip(pending, losses, strict=True)]
-    count = np.array([len(values) for _, values, _ in parts])
-    directions, values, cross = (np.concatenate(column) for column in zip(*parts, strict=True))
+    count = [values.shape[-1] for _, values, _ in parts]
+    directions = np.concatenate([part[0] for part in parts], axis=-2)
+    values = np.concatenate([part[1] for part in parts], axis=-1)
+    cross = np.concatenate([part[2] for part in parts], axis=-2)
     old = posterior.pseudo_observations
     new = replace(old, runs=np.repeat(np.asarray(runs), count), directions=directions, values=values)
     c = Covariances.extending(posterior, curves.configs)
@@ -83,18 +85,21 @@ def condition_on_pending(
 def _pseudo_observations(posterior: Posterior, a: PendingLosses, losses: Array) -> tuple[Array, Array, Array]:
     """Pending losses as at most q observations of R c with unit noise: R, the values, and their cross covariances."""
     points, spec = a.points, posterior.specification
-    root = cholesky(_scale(posterior, int(points.runs[0])) * points.residual, "the covariance of pending losses")
-    centred = losses - points.offsets - points.slopes @ spec.coefficient_means(posterior.values)
-    R, values, cross = solve_lower(root, points.slopes), solve_lower(root, centred), solve_lower(root, a.cross.T)
-    if len(R) > R.shape[1]:  # more losses than coefficients: what is orthogonal to R does not depend on c
-        Q = np.linalg.qr(R)[0].T
-        R, values, cross = Q @ R, Q @ values, Q @ cross
+    scale = _scale(posterior, int(points.runs[0]))[..., None, None]
+    root = cholesky(scale * points.residual, "the covariance of pending losses")
+    prior_mean = (points.slopes @ spec.coefficient_means(posterior.values)[..., None])[..., 0]
+    R, values = solve_lower(root, points.slopes), solve_vector(root, losses - points.offsets - prior_mean)
+    cross = solve_lower(root, transposed(a.cross))
+    if R.shape[-2] > R.shape[-1]:  # more losses than coefficients: what is orthogonal to R does not depend on c
+        Q = transposed(np.linalg.qr(R)[0])
+        R, values, cross = Q @ R, (Q @ values[..., None])[..., 0], Q @ cross
     return R, values, cross
 
 
-def _scale(posterior: Posterior, run: int) -> float:
-    """s^2 of a run: the posterior mean given its residuals, or the prior mean for a run that is being started."""
+def _scale(posterior: Posterior, run: int) -> Array:
+    """(...) s^2 of a run: the posterior mean given its residuals, or the prior mean for a run that is being started."""
     scales = posterior.pseudo_observations.scales
     if run < 0:
-        scales, run = infer_scales(np.zeros(1), np.zeros(1, dtype=np.int64), scales.model), 0
-    return float(scales.plug_in[run])
+        nothing = np.zeros((*np.shape(scales.model.noise), 1))
+        scales, run = infer_scales(nothing, np.zeros(1, dtype=np.int64), scales.model), 0
+    return np.asarray(scales.plug_in[..., run])

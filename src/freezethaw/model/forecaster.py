@@ -17,25 +17,25 @@ from freezethaw.model.posterior import Points, Posterior, Prediction, condition
 
 @dataclass(frozen=True)
 class Forecaster:
-    """One posterior for each hyperparameter sample, with its weight, and the transform to the user's units."""
+    """The posterior at S hyperparameter samples, their weights, and the transform to the user's units."""
 
     transform: Transform
-    weights: Array
-    posteriors: tuple[Posterior, ...]
+    weights: Array  # (S,)
+    posterior: Posterior
 
     @classmethod
     def condition(cls, samples: HyperparameterSamples, observations: Observations) -> Forecaster:
         """Condition the model on the observations at every sample."""
         curves = gather(observations, samples.units.transform)
         spec = specify(samples.model, samples.units, observations.geometry, observations.horizon)
-        posteriors = tuple(condition(curves, spec, s, observations.geometry) for s in samples.values)
-        return cls(samples.units.transform, samples.weights, posteriors)
+        posterior = condition(curves, spec, samples.stacked(), observations.geometry)
+        return cls(samples.units.transform, samples.weights, posterior)
 
-    def pending_losses(self, targets: Sequence[RunOrConfig], counts: Sequence[int]) -> list[tuple[PendingLosses, ...]]:
-        """The next losses of runs (by index) or of configurations that are being started, under every sample."""
-        return list(zip(*(pending_losses(p, targets, counts) for p in self.posteriors), strict=True))
+    def pending_losses(self, targets: Sequence[RunOrConfig], counts: Sequence[int]) -> list[PendingLosses]:
+        """The next losses of runs (by index) or of configurations that are being started."""
+        return pending_losses(self.posterior, targets, counts)
 
-    def with_fantasies(self, fantasies: Sequence[tuple[RunOrConfig, tuple[PendingLosses, ...]]]) -> Forecaster:
+    def with_fantasies(self, fantasies: Sequence[tuple[RunOrConfig, PendingLosses]]) -> Forecaster:
         """The forecaster as if pending losses were known: of runs (by index), or of configurations being started.
 
         Each pending loss takes its expected value. This removes its uncertainty and leaves the means unchanged, so
@@ -43,52 +43,47 @@ class Forecaster:
         """
         if not fantasies:
             return self
-        losses = [np.average([a.mean for a in each], axis=0, weights=self.weights) for _, each in fantasies]
-        known = self.posteriors[0].curves
-        curves, runs = _continued(known, [(target, y) for (target, _), y in zip(fantasies, losses, strict=True)])
-        posteriors = tuple(
-            condition_on_pending(p, curves, runs, [each[k] for _, each in fantasies], losses)
-            for k, p in enumerate(self.posteriors)
-        )
-        return replace(self, posteriors=posteriors)
+        losses = [np.average(pending.mean, axis=0, weights=self.weights) for _, pending in fantasies]
+        targets = [(target, y) for (target, _), y in zip(fantasies, losses, strict=True)]
+        curves, runs = _continued(self.posterior.curves, targets)
+        pending = [each for _, each in fantasies]
+        return replace(self, posterior=condition_on_pending(self.posterior, curves, runs, pending, losses))
 
     def run(self, run: int, epochs: Sequence[float], noise: bool = True) -> Forecast:
         """Losses of an old run at these epochs."""
-        return self._mixture([p.losses(run, epochs, noise) for p in self.posteriors])
+        return self._mixture(self.posterior.losses(run, epochs, noise))
 
     def config(self, config: Array, epochs: Sequence[float], noise: bool = True) -> Forecast:
         """Losses of a new run at these epochs."""
-        return self._mixture([p.new_losses(config, epochs, noise) for p in self.posteriors])
+        return self._mixture(self.posterior.new_losses(config, epochs, noise))
 
     def out_of_sample(self, config: Array, losses: Sequence[float], epochs: Sequence[float]) -> Forecast:
         """Losses at these epochs of a run that is not among the curves, given its first losses."""
         z = self.transform.to_model(np.array(losses))
         seen = np.arange(1.0, len(z) + 1.0)
-        return self._mixture([p.out_of_sample(config, seen, z, epochs) for p in self.posteriors])
+        return self._mixture(self.posterior.out_of_sample(config, seen, z, epochs))
 
     def points(self, points: Sequence[tuple[RunOrConfig, float]], noise: bool = True) -> Forecast:
         """Losses at (run, epoch) or (configuration, epoch) pairs."""
-        predictions = []
-        for p in self.posteriors:
-            parts = [
-                p.points_of_run(int(target), [epoch], noise)
-                if isinstance(target, int | np.integer)
-                else p.points_of_config(target, [epoch], noise)
-                for target, epoch in points
-            ]
-            predictions.append(p.joint(Points.concatenate(parts)))
-        return self._mixture(predictions)
+        parts = [
+            self.posterior.points_of_run(int(target), [epoch], noise)
+            if isinstance(target, int | np.integer)
+            else self.posterior.points_of_config(target, [epoch], noise)
+            for target, epoch in points
+        ]
+        return self._mixture(self.posterior.joint(Points.concatenate(parts)))
 
-    def _mixture(self, predictions: Sequence[Prediction]) -> Forecast:
-        weights = [w * p.scales.weights for w, p in zip(self.weights, predictions, strict=True)]
-        components = predictions[0].scales.weights.shape[0]
-        return Forecast(
-            self.transform,
-            np.concatenate(weights),
-            np.concatenate([np.repeat(p.mean[None], components, axis=0) for p in predictions]),
-            np.sqrt(np.concatenate([p.component_variances for p in predictions])),
-            np.concatenate([p.scales.freedoms for p in predictions]),
+    def _mixture(self, prediction: Prediction) -> Forecast:
+        """Components and samples (C, S, E) as one mixture of C S components."""
+        scales = prediction.scales
+        shape = scales.weights.shape
+        parts = (
+            self.weights[:, None] * scales.weights,
+            np.broadcast_to(prediction.mean, shape),
+            np.sqrt(prediction.component_variances),
+            scales.freedoms,
         )
+        return Forecast(self.transform, *(part.reshape(-1, shape[-1]) for part in parts))
 
 
 def _continued(curves: Curves, losses: Sequence[tuple[RunOrConfig, Array]]) -> tuple[Curves, list[int]]:

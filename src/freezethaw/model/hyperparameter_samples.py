@@ -20,7 +20,7 @@ class HyperparameterSamples:
 
     model: str
     units: LossUnits
-    values: tuple[Values, ...]
+    values: tuple[Mapping[str, float], ...]
     log_weights: tuple[float, ...]  # normalised
     log_evidences: tuple[float, ...]  # of the losses at each sample, at the last reweighting
     next_update: int = 0  # which sample the slice sampler updates next
@@ -29,6 +29,10 @@ class HyperparameterSamples:
     def weights(self) -> Array:
         """(S,) importance weights, normalised."""
         return np.asarray(np.exp(np.array(self.log_weights)))
+
+    def stacked(self) -> dict[str, Array]:
+        """The values by name, each an array (S,)."""
+        return {name: np.array([values[name] for values in self.values]) for name in self.values[0]}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, strings and numbers. The keys are stored in databases and do not change."""
@@ -57,6 +61,13 @@ class HyperparameterSamples:
             tuple(stored["log_evidences"]),
             stored["turn"],
         )
+
+
+def unstacked(values: Values) -> tuple[dict[str, float], ...]:
+    """The values (S,) of S samples as one dictionary for each."""
+    columns = {name: np.asarray(v).tolist() for name, v in values.items()}
+    count = len(next(iter(columns.values())))
+    return tuple({name: column[i] for name, column in columns.items()} for i in range(count))
 
 
 def _plain(value: object) -> object:

@@ -1,6 +1,7 @@
 """Marginal predictions of many runs at many epochs at once, exact or as a cheap upper bound for screening.
 
 Not in the paper: the predictive distributions are those of `posterior`, computed for the basket in a few library calls.
+Arrays may have leading dimensions (...), one entry for each hyperparameter sample.
 """
 
 from __future__ import annotations
@@ -12,24 +13,31 @@ import numpy as np
 
 from freezethaw.model.correlation import run_correlation
 from freezethaw.model.curves import Array, IntArray
-from freezethaw.model.linear import invert_lower, solve_lower
+from freezethaw.model.linear import invert_lower, solve_rows, solve_vector, transposed
 from freezethaw.model.posterior import NEW, SMALLEST_VARIANCE, Posterior
 from freezethaw.model.scales import Mixture, new_run_scales, old_run_scales
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Noise-free losses in model units under one sample: for each of P runs and E epochs a mixture of C components."""
+    """Noise-free losses in model units: for each of P runs and E epochs a mixture of C components."""
 
-    mean: Array  # (P, E)
-    deviations: Array  # (C, P, E) standard deviation of each component
-    weights: Array  # (C, P, E)
-    correlation: Array  # (P, N) with all N runs of the curves
+    mean: Array  # (..., P, E)
+    deviations: Array  # (C, ..., P, E) standard deviation of each component
+    weights: Array  # (C, ..., P, E)
+    correlation: Array  # (..., P, N) with all N runs of the curves
+
+    def stacked(self) -> Predictions:
+        """Predictions of one sample as those of a stack of one."""
+        return Predictions(self.mean[None], self.deviations[:, None], self.weights[:, None], self.correlation[None])
 
     def without(self, first: int) -> Predictions:
         """All but the first runs."""
         return Predictions(
-            self.mean[first:], self.deviations[:, first:], self.weights[:, first:], self.correlation[first:]
+            self.mean[..., first:, :],
+            self.deviations[..., first:, :],
+            self.weights[..., first:, :],
+            self.correlation[..., first:, :],
         )
 
 
@@ -49,46 +57,55 @@ def predict_upper_bound(posterior: Posterior, runs: IntArray, configs: Array, ep
 
 
 def correlations(posterior: Posterior, runs: IntArray, configs: Array) -> Array:
-    """(P, N) correlation of old runs, then of new configurations, with all old runs."""
-    inputs = np.concatenate([posterior.inputs[runs], posterior.new_inputs(configs)])
+    """(..., P, N) correlation of old runs, then of new configurations, with all old runs."""
+    old = posterior.inputs[..., runs, :]
+    inputs = np.concatenate([old, posterior.new_inputs(configs)], axis=-2) if len(configs) else old
     index = np.concatenate([runs, np.full(len(configs), NEW)])
-    return run_correlation(inputs, index, posterior.inputs, np.arange(len(posterior.inputs)), posterior.values)
+    every = np.arange(posterior.inputs.shape[-2])
+    return run_correlation(inputs, index, posterior.inputs, every, posterior.values)
 
 
 def coefficients(posterior: Posterior, correlation: Array) -> tuple[Array, Array]:
-    """Mean (P, q) and covariance (P, q, q) of the coefficients of runs with this correlation (P, N) with all runs."""
+    """Mean (..., P, q) and covariance (..., P, q, q) of the coefficients of runs with this correlation (..., P, N)."""
     spec = posterior.specification
     a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
     Z = _whitened_cross(posterior, correlation, a, tau)
-    mean = spec.coefficient_means(posterior.values) + Z @ posterior.factor.whitened
-    return mean, np.diag(a + tau) - np.matmul(Z, Z.transpose(0, 2, 1))
+    mean = spec.coefficient_means(posterior.values)[..., None, :]
+    mean = mean + (Z @ posterior.factor.whitened[..., None, :, None])[..., 0]
+    prior = (a + tau)[..., None, :, None] * np.eye(a.shape[-1])
+    return mean, prior - Z @ transposed(Z)
 
 
 def _whitened_cross(posterior: Posterior, correlation: Array, a: Array, tau: Array) -> Array:
-    """(P, q, M) L^-1 cov(g, c_j(x_p))."""
+    """(..., P, q, M) L^-1 cov(g, c_j(x_p))."""
     L, W, runs = posterior.factor.lower, posterior.pseudo_observations.directions, posterior.pseudo_observations.runs
-    if 2 * len(correlation) < len(W):
-        C = correlation.take(runs, axis=1)[:, None, :] * (W * a).T
-        C += (W * tau).T
-        return solve_lower(L, C.reshape(-1, len(W)).T).T.reshape(C.shape)
+    *stack, P, _ = correlation.shape
+    M, q = W.shape[-2:]
+    scaled, shifted = transposed(W * a[..., None, :]), transposed(W * tau)  # (..., q, M)
+    if 2 * P < M:
+        C = correlation.take(runs, axis=-1)[..., None, :] * scaled[..., None, :, :]
+        C += shifted[..., None, :, :]
+        return solve_rows(L, C.reshape(*stack, P * q, M)).reshape(C.shape)
     # with many runs it is cheaper to invert L and to sum over the rows of each run first
     inverse = invert_lower(L)
     first = np.flatnonzero(np.diff(runs, prepend=NEW))
-    sums = [np.add.reduceat(inverse * weights, first, axis=1).T for weights in (W * a).T]  # q times (runs, M)
-    Z = np.matmul(correlation.take(runs[first], axis=1), sums)  # (q, P, M)
-    Z += (inverse @ (W * tau)).T[:, None, :]
-    return np.asarray(Z.transpose(1, 0, 2))
+    known = correlation.take(runs[first], axis=-1)  # (..., P, runs)
+    Z = np.empty((*stack, P, q, M))
+    for j in range(q):
+        sums = np.add.reduceat(inverse * scaled[..., j, None, :], first, axis=-1)  # (..., M, runs)
+        Z[..., j, :] = known @ transposed(sums) + (inverse @ shifted[..., j, :, None])[..., None, :, 0]
+    return Z
 
 
 def coefficient_bounds(posterior: Posterior, runs: IntArray, correlation: Array) -> tuple[Array, Array]:
     """The exact mean (P, q) and an upper bound of the covariance (P, q, q) of the coefficients of old, then new runs.
 
     The bound is the covariance given a single curve: the run's own or, for a new run, the one it is most correlated
-    with. All other curves can only reduce it. No large system has to be solved.
+    with. All other curves can only reduce it. No large system has to be solved. Of one sample only.
     """
     spec, W = posterior.specification, posterior.pseudo_observations.directions
     a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
-    solved = solve_lower(posterior.factor.lower, posterior.factor.whitened, transposed=True)[:, None]  # B^-1 g
+    solved = solve_vector(posterior.factor.lower, posterior.factor.whitened, transposed=True)[:, None]  # B^-1 g
     sums = np.zeros((len(posterior.inputs), len(a)))  # R^T B^-1 g of each run
     np.add.at(sums, posterior.pseudo_observations.runs, W * solved)
     mean = spec.coefficient_means(posterior.values) + a * (correlation @ sums) + tau * sums.sum(axis=0)
@@ -109,58 +126,66 @@ def _from_coefficients(
     posterior: Posterior, runs: IntArray, correlation: Array, epochs: Array, means: Array, covariances: Array
 ) -> Predictions:
     """Losses from the distribution of the coefficients of old runs, then of new ones."""
-    fresh = len(means) - len(runs)
+    fresh = means.shape[-2] - len(runs)
     own = extend_all(posterior, epochs, runs)
-    H, prior = posterior.time.basis(epochs), np.diag(posterior.time.covariance(epochs, epochs))
-    slope = np.concatenate([own.slope, np.broadcast_to(H, (fresh, *H.shape))])  # (P, E, q)
-    mean = np.matmul(slope, means[:, :, None])[:, :, 0]
-    mean[: len(runs)] += own.offset
-    shared = np.maximum(np.sum(np.matmul(slope, covariances) * slope, axis=2), 0.0)
-    residual = np.concatenate([own.variance, np.broadcast_to(prior, (fresh, len(prior)))])
+    H, prior = posterior.time.basis(epochs), posterior.time.variance(epochs)
+    slope = np.concatenate([own.slope, _repeated(H, fresh, -3)], axis=-3)  # (..., P, E, q)
+    mean = (slope @ means[..., None])[..., 0]
+    mean[..., : len(runs), :] += own.offset
+    shared = np.maximum(np.sum((slope @ covariances) * slope, axis=-1), 0.0)
+    residual = np.concatenate([own.variance, _repeated(prior, fresh, -2)], axis=-2)
     scales = _scales(posterior, runs, fresh, epochs)
-    variance = np.maximum(shared[None] + scales.scales * residual[None], SMALLEST_VARIANCE)
+    variance = np.maximum(shared + scales.scales * residual, SMALLEST_VARIANCE)
     return Predictions(mean, np.sqrt(variance), scales.weights, correlation)
 
 
+def _repeated(a: Array, count: int, axis: int) -> Array:
+    """The array repeated along a new axis."""
+    return np.repeat(np.expand_dims(a, axis), count, axis)
+
+
 def _scales(posterior: Posterior, runs: IntArray, fresh: int, epochs: Array) -> Mixture:
-    """(C, P, E) of old runs, then of `fresh` new ones, which all have the same."""
+    """(C, ..., P, E) of old runs, then of `fresh` new ones, which all have the same."""
     scales = posterior.pseudo_observations.scales
     old = old_run_scales(scales, runs, posterior.curves.last_epochs[runs], epochs)
     new = new_run_scales(scales.model, epochs)
     parts = zip((old.weights, old.scales, old.freedoms), (new.weights, new.scales, new.freedoms), strict=True)
-    return Mixture(*(np.concatenate([a, np.repeat(b[:, None], fresh, axis=1)], axis=1) for a, b in parts))
+    return Mixture(*(np.concatenate([a, _repeated(b, fresh, -2)], axis=-2) for a, b in parts))
 
 
 @dataclass(frozen=True)
 class Extensions:
     """Losses of P runs at common epochs, given their coefficients: mean = offset + slope . c, and a variance."""
 
-    offset: Array  # (P, E)
-    slope: Array  # (P, E, q)
-    variance: Array  # (P, E) of the noise-free losses at scale one
+    offset: Array  # (..., P, E)
+    slope: Array  # (..., P, E, q)
+    variance: Array  # (..., P, E) of the noise-free losses at scale one
 
 
 def extend_all(posterior: Posterior, epochs: Array, runs: IntArray) -> Extensions:
     """`summaries.extend` for many runs at once, without covariances between epochs. Observed epochs are smoothed."""
     curves, time = posterior.curves, posterior.time
-    H, prior = time.basis(epochs), np.diag(time.covariance(epochs, epochs))
-    offset, variance = np.zeros((len(runs), len(epochs))), np.repeat(prior[None], len(runs), axis=0)
-    slope = np.repeat(H[None], len(runs), axis=0)
+    slope, variance = _repeated(time.basis(epochs), len(runs), -3), _repeated(time.variance(epochs), len(runs), -2)
+    offset = np.zeros(variance.shape)
     for index, (pattern, w) in enumerate(zip(curves.patterns, posterior.summary.whitened, strict=True)):
         here = np.flatnonzero(curves.places[runs, 0] == index)
-        columns = curves.places[runs[here], 1]
-        t = pattern.epochs
-        seen = (np.arange(len(t))[None, :] < pattern.lengths[columns, None]).astype(np.float64)  # (n, T)
-        back = solve_lower(w.factor, time.covariance(t, epochs))  # (T, E)
-        offset[here] += w.losses[:-1, columns].T @ back
-        slope[here] -= np.matmul(back.T, w.basis[columns, :-1])
-        variance[here] -= seen @ (back * back)
+        if not len(here):
+            continue
+        columns, t = curves.places[runs[here], 1], pattern.epochs
+        seen = (np.arange(len(t))[None, :] < pattern.lengths[columns][:, None]).astype(np.float64)  # (n, T)
+        back = solve_rows(w.factor, time.covariance(epochs, t))  # (..., E, T)
+        offset[..., here, :] += w.losses[..., columns, :-1] @ transposed(back)
+        ends = pattern.distinct_ends[1][columns]
+        slope[..., here, :, :] -= (back[..., None, :, :] @ w.basis[..., :-1, :])[..., ends, :, :]
+        variance[..., here, :] -= seen @ transposed(back * back)
         own = pattern.last_epochs[columns] > 0
         if own.any():  # the extra row for the last epoch of a thinned run
             here, columns = here[own], columns[own]
             cross = time.covariance(pattern.last_epochs[columns], epochs)
-            tail = (cross - w.tails[columns] @ back) / w.tail_scales[columns, None]  # (own, E)
-            offset[here] += w.losses[-1, columns][:, None] * tail
-            slope[here] -= w.basis[columns, -1][:, None, :] * tail[:, :, None]
-            variance[here] -= tail * tail
+            tail = (cross - w.tails[..., columns, :] @ transposed(back)) / w.tail_scales[
+                ..., columns, None
+            ]  # (..., own, E)
+            offset[..., here, :] += w.losses[..., columns, -1, None] * tail
+            slope[..., here, :, :] -= w.basis[..., ends[own], -1, None, :] * tail[..., None]
+            variance[..., here, :] -= tail * tail
     return Extensions(offset, slope, np.maximum(variance, 0.0))

@@ -2,7 +2,7 @@
 
 Not in the paper, which samples from scratch (`from_scratch`). Each new loss multiplies a sample's importance weight by
 the sample's predictive density of that loss. This is exact as long as the loss units stay fixed. The slice sampler then
-updates samples: all of them at each decision while losses are few, later one at a time, so that no decision is slow.
+updates samples: all of them at each decision while losses are few, later a few at a time, so that no decision is slow.
 New units are fitted when a loss falls outside the range of the old ones or when the number of losses has grown by 30 %;
 the samples are then mapped to the new units. Successive units differ little, so the regular updates suffice as warm-up.
 The first samples are draws from the prior and need no warm-up.
@@ -11,21 +11,27 @@ The first samples are draws from the prior and need no warm-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import zip_longest
 
 import numpy as np
 from scipy.special import logsumexp
 
-from freezethaw.errors import ModelError, SingularCovarianceError
-from freezethaw.model.curves import Array
+from freezethaw.errors import ModelError
+from freezethaw.model.curves import Array, IntArray
+from freezethaw.model.factor_updates import recondition, with_samples
 from freezethaw.model.forecaster import Forecaster
-from freezethaw.model.hyperparameter_samples import HyperparameterSamples
-from freezethaw.model.inference import Chains, Target, advance, draw_start, moves, sample, sweep
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples, unstacked
+from freezethaw.model.inference import (
+    Chains,
+    Sampler,
+    Schedule,
+    Target,
+    draw_start,
+    moves,
+    sample,
+    sweep,
+)
 from freezethaw.model.loss_units import LossUnits, Observations, gather, specify, standardised
-from freezethaw.model.posterior import Posterior
-from freezethaw.model.specification import Values
+from freezethaw.model.specification import Parameter
 
 SAMPLES = 10  # the paper's number
 SWEEPS = 20  # slice-sampling sweeps of every sample by the time the number of losses has doubled, approximately
@@ -47,20 +53,23 @@ def initialise(
     observations: Observations, model: str, rng: np.random.Generator, count: int | None = None
 ) -> HyperparameterSamples:
     """The first samples: draws from the prior, each updated by one sweep."""
-    count = count or sample_count(model, observations.count)
     units = LossUnits.fit(observations, model)
     target = _target(observations, model, units)
-    values = tuple(sweep(target, draw_start(target, rng), rng) for _ in range(count))
-    return _equally_weighted(model, units, values, target)
+    start = draw_start(target, rng, count or sample_count(model, observations.count))
+    return _equally_weighted(model, units, sweep(target, start, rng), target)
 
 
 def from_scratch(
-    observations: Observations, model: str, rng: np.random.Generator, count: int = SAMPLES, chains: Chains | None = None
+    observations: Observations,
+    model: str,
+    rng: np.random.Generator,
+    count: int = SAMPLES,
+    schedule: Schedule | None = None,
 ) -> HyperparameterSamples:
     """Samples that depend on no earlier ones: Markov chains with a warm-up."""
     units = LossUnits.fit(observations, model)
     target = _target(observations, model, units)
-    return _equally_weighted(model, units, sample(target, count, rng, chains), target)
+    return _equally_weighted(model, units, sample(target, count, rng, schedule), target)
 
 
 def update(
@@ -69,52 +78,63 @@ def update(
     rng: np.random.Generator,
     before: Forecaster | None = None,
 ) -> tuple[HyperparameterSamples, Forecaster]:
-    """The samples after new losses, and the forecaster they give. Factors of the forecaster `before` are reused."""
-    if samples.units.cover(observations.all_losses()):
-        target = _target(observations, samples.model, samples.units)
-    else:
+    """The samples after new losses, and the forecaster they give. The factor of the forecaster `before` is reused."""
+    units = samples.units
+    if not units.cover(observations.all_losses()):
         units = LossUnits.fit(observations, samples.model)
-        target = _target(observations, samples.model, units)
-        samples = _in_new_units(samples, units, observations, target)
-    known = before.posteriors if before is not None and before.transform == samples.units.transform else ()
-    posteriors = [
-        _conditioned(target, s, previous) for s, previous in zip_longest(samples.values, known[: len(samples.values)])
-    ]
-    samples, kept = _thinned(_reweighted(samples, posteriors), sample_count(samples.model, observations.count), rng)
-    posteriors = [posteriors[k] for k in kept]
-    for at, share in _schedule(samples, target, rng):
-        samples = _updated(samples, at, share, target, rng)
-        posteriors[at] = _conditioned(target, samples.values[at])
-    return samples, Forecaster(samples.units.transform, samples.weights, tuple(p for p in posteriors if p is not None))
+    target = _target(observations, samples.model, units)
+    values = samples.stacked()
+    if units is not samples.units:
+        values = _in_new_units(values, samples.units, units, observations, target)
+    previous = before.posterior if before is not None and before.transform == units.transform else None
+    posterior = recondition(previous, target.curves, target.specification, values, target.geometry)
+    evidences = np.where(np.isfinite(posterior.log_evidence), posterior.log_evidence, -np.inf)
+    logs = np.array(samples.log_weights)
+    if units is samples.units:  # in new units the weights stay, and later ones are relative to the evidence there
+        logs = logs + evidences - np.array(samples.log_evidences)
+    logs = np.where(np.isfinite(evidences), logs, -np.inf)
+    if not np.isfinite(logs).any():
+        raise ModelError("no hyperparameter sample has a finite log evidence; initialise the samples again")
+    logs = tempered(logs)
+    kept = _kept(logs, sample_count(samples.model, observations.count), rng)
+    if not np.array_equal(kept, np.arange(len(logs))):
+        posterior, evidences, logs = posterior.sample(kept), evidences[kept], logs[kept] - logsumexp(logs[kept])
+    moved, chosen = _schedule(samples.next_update, target, len(kept), rng)
+    if len(moved):
+        start = posterior if len(moved) == len(kept) else posterior.sample(moved)
+        sampler = Sampler(target, start.values, start)
+        sampler.advance(chosen, rng)
+        values = {name: np.array(v) for name, v in posterior.values.items()}
+        for name, v in sampler.values.items():
+            values[name][moved] = v
+        evidences[moved] = sampler.log_evidence
+        posterior = with_samples(posterior, values, moved, {p.part for move in chosen for p in move})
+        # after a whole sweep a sample counts as a fresh draw and gets the average weight
+        share = len(chosen) / len(moves(target.parameters))
+        logs[moved] = (1 - share) * logs[moved] - share * math.log(len(logs))
+        logs = logs - logsumexp(logs)
+    samples = HyperparameterSamples(
+        samples.model,
+        units,
+        unstacked(posterior.values),
+        tuple(logs.tolist()),
+        tuple(evidences.tolist()),
+        (samples.next_update + len(moved)) % len(kept),
+    )
+    return samples, Forecaster(units.transform, samples.weights, posterior)
 
 
-def _equally_weighted(
-    model: str, units: LossUnits, values: tuple[Values, ...], target: Target
-) -> HyperparameterSamples:
-    evidences = tuple(target.log_evidence(v) for v in values)
-    return HyperparameterSamples(model, units, values, (-math.log(len(values)),) * len(values), evidences)
+def _equally_weighted(model: str, units: LossUnits, values: Chains, target: Target) -> HyperparameterSamples:
+    evidences = target.log_evidence(values)
+    count = len(evidences)
+    return HyperparameterSamples(
+        model, units, unstacked(values), (-math.log(count),) * count, tuple(evidences.tolist())
+    )
 
 
 def _target(observations: Observations, model: str, units: LossUnits) -> Target:
     spec = specify(model, units, observations.geometry, observations.horizon)
     return Target(gather(observations, units.transform), spec, observations.geometry)
-
-
-def _conditioned(target: Target, values: Values, previous: Posterior | None = None) -> Posterior | None:
-    """The posterior at one sample; None if the covariance is numerically singular there."""
-    try:
-        return target.posterior(values, previous)
-    except SingularCovarianceError:
-        return None
-
-
-def _reweighted(samples: HyperparameterSamples, posteriors: Sequence[Posterior | None]) -> HyperparameterSamples:
-    """Multiply each weight by the predictive density of the losses since the last reweighting."""
-    evidences = [-math.inf if p is None else p.log_evidence for p in posteriors]
-    logs = np.array(samples.log_weights) + np.array(evidences) - np.array(samples.log_evidences)
-    if not np.isfinite(logs).any():
-        raise ModelError("no hyperparameter sample has a finite log evidence; initialise the samples again")
-    return replace(samples, log_weights=tuple(tempered(logs)), log_evidences=tuple(evidences))
 
 
 def tempered(logs: Array) -> Array:
@@ -140,77 +160,51 @@ def tempered(logs: Array) -> Array:
     return np.asarray(scaled - logsumexp(scaled))
 
 
-def _thinned(
-    samples: HyperparameterSamples, wanted: int, rng: np.random.Generator
-) -> tuple[HyperparameterSamples, list[int]]:
-    """At most `wanted` samples, all with positive weight, and the index of each among the old ones.
+def _kept(log_weights: Array, wanted: int, rng: np.random.Generator) -> IntArray:
+    """Indices of at most `wanted` samples, all with positive weight.
 
     Samples to drop are drawn at random, so that the others represent the same distribution. Samples of zero weight are
     replaced by copies of others.
     """
-    count = len(samples.values)
-    alive = np.flatnonzero(np.isfinite(samples.log_weights))
+    count = len(log_weights)
+    alive = np.flatnonzero(np.isfinite(log_weights))
     stay = np.sort(rng.permutation(count)[:wanted]) if wanted < count else np.arange(count)
-    kept = [int(i) if i in alive else int(rng.choice(alive)) for i in stay]
-    if kept == list(range(count)):
-        return samples, kept
-    logs = np.array([samples.log_weights[k] for k in kept])
-    return replace(
-        samples,
-        values=tuple(samples.values[k] for k in kept),
-        log_evidences=tuple(samples.log_evidences[k] for k in kept),
-        log_weights=tuple(logs - logsumexp(logs)),
-    ), kept
+    return np.array([i if i in alive else rng.choice(alive) for i in stay], dtype=np.int64)
 
 
-def _schedule(samples: HyperparameterSamples, target: Target, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Which samples to update, and by how many moves: about SWEEPS sweeps of each per doubling of the losses."""
-    count, all_moves = len(samples.values), len(moves(target.parameters))
-    sweeps = SWEEPS * count / max(int(target.curves.counts.sum()), 1)
-    if sweeps >= 1:
-        return [((samples.next_update + i) % count, all_moves) for i in range(min(round(sweeps), count))]
-    due = int(sweeps * all_moves + rng.random())  # stochastic rounding: the expected number may be below one
-    return [(samples.next_update % count, due)] if due else []
+def _schedule(
+    first: int, target: Target, count: int, rng: np.random.Generator
+) -> tuple[IntArray, list[tuple[Parameter, ...]]]:
+    """Which of `count` samples to update, and by which moves: about SWEEPS sweeps of each per doubling of the losses.
 
-
-def _updated(
-    samples: HyperparameterSamples, at: int, count: int, target: Target, rng: np.random.Generator
-) -> HyperparameterSamples:
-    """Apply `count` slice-sampling moves to one sample."""
-    chosen = moves(target.parameters)
-    share = count / len(chosen)
-    if share < 1:
-        chosen = [chosen[i] for i in rng.choice(len(chosen), size=count, replace=False)]
-    values, evidences, logs = list(samples.values), list(samples.log_evidences), np.array(samples.log_weights)
-    values[at], evidences[at] = advance(target, (values[at], evidences[at]), chosen, rng)
-    # after a whole sweep the sample counts as a fresh draw and gets the average weight
-    logs[at] = (1 - share) * logs[at] - share * math.log(len(values))
-    logs -= logsumexp(logs)
-    return replace(
-        samples, values=tuple(values), log_evidences=tuple(evidences), log_weights=tuple(logs), next_update=at + 1
-    )
+    While losses are few, all samples are updated by several moves. Later, one move updates a few of them, in turn from
+    the sample `first` on. The number is rounded at random: its expectation may be below one.
+    """
+    all_moves = moves(target.parameters)
+    each = min(SWEEPS / max(int(target.curves.counts.sum()), 1), 1.0) * len(all_moves)
+    if each >= 1:
+        updated, due = count, int(each + rng.random())
+    else:
+        updated, due = int(each * count + rng.random()), 1
+    chosen = rng.choice(len(all_moves), size=min(due, len(all_moves)), replace=False)
+    return np.sort((first + np.arange(updated)) % count), [all_moves[i] for i in np.sort(chosen)]
 
 
 def _in_new_units(
-    samples: HyperparameterSamples, units: LossUnits, observations: Observations, target: Target
-) -> HyperparameterSamples:
+    values: Chains, old_units: LossUnits, new_units: LossUnits, observations: Observations, target: Target
+) -> Chains:
     """Map the samples to new units by the least-squares line between the two; variances scale by its squared slope."""
     losses = observations.all_losses()
-    old, new = samples.units.transform.to_model(losses), units.transform.to_model(losses)
+    old, new = old_units.transform.to_model(losses), new_units.transform.to_model(losses)
     centred = old - old.mean()
     slope = float(centred @ (new - new.mean()) / (centred @ centred)) if np.ptp(old) > 0 else 1.0
     shift = float(new.mean() - slope * old.mean())
-    mapped = []
-    for s in samples.values:
-        values = {}
-        for p in target.parameters:
-            value = s[p.name]
-            if p.name == "mean":
-                value = slope * value + shift
-            elif p.name == "noise" or p.name.endswith(".variance"):
-                value = slope**2 * value
-            values[p.name] = p.prior.nearest(value)
-        mapped.append(values)
-    # the weights stay; later weights are relative to the evidence in the new units
-    evidences = tuple(target.log_evidence(s) for s in mapped)
-    return replace(samples, units=units, values=tuple(mapped), log_evidences=evidences)
+    mapped = {}
+    for p in target.parameters:
+        value = values[p.name]
+        if p.name == "mean":
+            value = slope * value + shift
+        elif p.name == "noise" or p.name.endswith(".variance"):
+            value = slope**2 * value
+        mapped[p.name] = np.asarray(p.prior.nearest(value))
+    return mapped

@@ -19,12 +19,12 @@ import numpy as np
 
 from freezethaw.errors import ModelError
 from freezethaw.model.curves import Array
-from freezethaw.model.kernels import exponential_decay, smooth_in_log_time
+from freezethaw.model.kernels import exponential_decay, over_pairs, smooth_in_log_time
 from freezethaw.model.priors import Horseshoe, LogNormal, Prior, Uniform
 from freezethaw.model.scales import ScaleModel
 from freezethaw.model.summaries import TimeModel
 
-Values = Mapping[str, float]  # hyperparameter values by name
+Values = Mapping[str, float | Array]  # by name: numbers, or arrays with one entry for each of S samples
 
 # lower bounds of the noise variance, in units in which losses have variance one
 PAPER_NOISE_FLOOR = 1e-8
@@ -41,10 +41,11 @@ def _drop(t: Array, v: Values, horizon: float) -> Array:
     curves the first and the last loss vary about as much as the middle one: with an uncentred function the coefficients
     of level and drop would be strongly correlated.
     """
+    alpha, beta = (np.asarray(v[name])[..., None] for name in ("alpha", "beta"))
 
     def decayed(u: Array) -> Array:
         """1 - the decay relative to its value at the first epoch."""
-        return np.asarray(1.0 - ((1.0 + v["beta"]) / (u + v["beta"])) ** v["alpha"])
+        return np.asarray(1.0 - ((1.0 + beta) / (u + beta)) ** alpha)
 
     return np.asarray(0.5 - decayed(t) / decayed(np.array(max(horizon, 2.0))))
 
@@ -63,19 +64,19 @@ BASIS: Mapping[str, tuple[BasisFunction, tuple[str, ...]]] = {
 RESIDUAL: Mapping[str, tuple[ResidualKernel, tuple[str, ...]]] = {
     "decay": (lambda t, u, v: exponential_decay(t, u, v["alpha"], v["beta"]), ("alpha", "beta")),
     "smooth": (
-        lambda t, u, v: v["smooth.variance"] * smooth_in_log_time(t, u, v["smooth.length"]),
+        lambda t, u, v: over_pairs(v["smooth.variance"]) * smooth_in_log_time(t, u, v["smooth.length"]),
         ("smooth.variance", "smooth.length"),
     ),
 }
 
 
-def repeat_correlation(values: Values) -> float:
-    """Correlation between two runs of one configuration: 1 / (1 + run-to-run variance); one without such a variance.
+def repeat_correlation(values: Values) -> Array | None:
+    """Correlation between two runs of one configuration: 1 / (1 + run-to-run variance); None in models without it.
 
     The hyperparameter `luck` is the run-to-run variance of a coefficient (from seeds and the order of data), relative
     to the variance explained by the configuration.
     """
-    return 1.0 / (1.0 + values.get("luck", 0.0))
+    return 1.0 / (1.0 + np.asarray(values["luck"])) if "luck" in values else None
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Parameter:
     part: Literal["time", "space", "level"]
     log: bool = True  # sampled on the log scale
     block: str = ""  # parameters of one block have log-normal priors and are updated jointly
+    dimension: int | None = None  # index of the length scale that a parameter of `space` belongs to
 
 
 @dataclass(frozen=True)
@@ -155,10 +157,10 @@ class Specification:
         """A length scale and the warps of its columns: they are correlated, so log-normal ones are updated jointly."""
         together = all(isinstance(p, LogNormal) and p.floor == 0 for p in (self.length_prior, self.warp_prior))
         block = f"dimension.{group}" if together else ""
-        found = [Parameter(f"length.{group}", self.length_prior, "space", block=block)]
+        found = [Parameter(f"length.{group}", self.length_prior, "space", block=block, dimension=group)]
         if self.warp_prior is not None:
             names = [f"warp.{ab}.{c}" for c in columns if geometry.warped[c] for ab in "ab"]
-            found += [Parameter(name, self.warp_prior, "space", block=block) for name in names]
+            found += [Parameter(name, self.warp_prior, "space", block=block, dimension=group) for name in names]
         return found
 
     def time_model(self, values: Values) -> TimeModel:
@@ -166,22 +168,25 @@ class Specification:
         functions = [BASIS[name][0] for name in self.basis]
         kernel = RESIDUAL[self.residual][0]
 
+        noise = np.asarray(values["noise"], dtype=np.float64)
+
         def basis(t: Array) -> Array:
-            return np.stack([h(t, values, self.horizon) for h in functions], axis=-1)
+            columns = [h(t, values, self.horizon) for h in functions]
+            return np.stack([np.broadcast_to(column, (*noise.shape, len(t))) for column in columns], axis=-1)
 
         def covariance(t: Array, u: Array) -> Array:
             return kernel(t, u, values)
 
-        return TimeModel(basis, covariance, values["noise"])
+        return TimeModel(basis, covariance, noise)
 
     def coefficient_variances(self, values: Values) -> Array:
-        """(q,) amplitudes of the coefficients over configurations."""
-        return np.array([values[f"{b}.variance"] for b in self.basis])
+        """(..., q) amplitudes of the coefficients over configurations."""
+        return np.stack([np.asarray(values[f"{b}.variance"], dtype=np.float64) for b in self.basis], axis=-1)
 
     def coefficient_means(self, values: Values) -> Array:
-        """(q,) prior means of the coefficients: zero but for the level, whose mean may be a hyperparameter."""
-        means = np.zeros(len(self.basis))
-        means[0] = values.get("mean", 0.0)
+        """(..., q) prior means of the coefficients: zero but for the level, whose mean may be a hyperparameter."""
+        means = np.zeros((*np.shape(values["noise"]), len(self.basis)))
+        means[..., 0] = values.get("mean", 0.0)
         return means
 
     def coefficient_mean_variances(self) -> Array:
@@ -190,7 +195,8 @@ class Specification:
 
     def scale_model(self, values: Values) -> ScaleModel:
         """The prior of the run scales: more than 2 degrees of freedom, so that variances exist."""
-        return ScaleModel(2.0 + values["freedom"] if self.run_scales else math.inf, values["noise"])
+        noise = np.asarray(values["noise"], dtype=np.float64)
+        return ScaleModel(2.0 + np.asarray(values["freedom"]) if self.run_scales else None, noise)
 
 
 def paper(mean_range: tuple[float, float]) -> Specification:

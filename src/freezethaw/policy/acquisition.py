@@ -71,60 +71,60 @@ class Choice:
         return self.basket[0]
 
 
-def expected_improvement(best: float, mean: Array, deviation: Array) -> Array:
-    """E max(best - y, 0) of a normal y (equation 3), elementwise."""
+def improvement_and_chance(best: float | Array, mean: Array, deviation: Array) -> tuple[Array, Array]:
+    """E max(best - y, 0) (equation 3) and P(y < best) of a normal y, elementwise."""
     z = (best - mean) / deviation
-    return np.asarray(deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / SQRT_2PI))
+    chance = ndtr(z)
+    return np.asarray(deviation * (z * chance + np.exp(-0.5 * z * z) / SQRT_2PI)), np.asarray(chance)
 
 
-def probability_of_improvement(best: float, mean: Array, deviation: Array) -> Array:
-    """P(y < best) of a normal y, elementwise."""
-    return np.asarray(ndtr((best - mean) / deviation))
+def expected_improvement(best: float | Array, mean: Array, deviation: Array) -> Array:
+    """E max(best - y, 0) of a normal y (equation 3), elementwise."""
+    return improvement_and_chance(best, mean, deviation)[0]
 
 
-def decision_epochs(max_epochs: int, done: IntArray) -> Array:
-    """Epochs at which predictions are compared: all at first, geometric later, and the next epoch of each run."""
+def decision_epochs(max_epochs: int, further: Array, growth: float = 1.1) -> Array:
+    """Epochs at which predictions are compared: all at first, geometric later, the last one, and `further` ones."""
     grid = [1.0]
     while grid[-1] < max_epochs:
-        grid.append(min(max(grid[-1] + 1, np.ceil(grid[-1] * 1.1)), max_epochs))
-    following = np.minimum(done + 1, max_epochs)
-    return np.unique(np.concatenate([grid, following]).astype(np.float64))
+        grid.append(min(max(grid[-1] + 1, np.ceil(grid[-1] * growth)), max_epochs))
+    return np.unique(np.concatenate([grid, np.minimum(further, max_epochs)]))
 
 
 def leading_runs(posterior: Posterior) -> IntArray:
     """The runs with the lowest measured losses, at most LEADING_RUNS of them."""
     lowest = np.full(len(posterior.curves), np.inf)
     for pattern in posterior.curves.patterns:
-        seen = np.arange(len(pattern.epochs))[:, None] < pattern.lengths[None, :]
-        lowest[pattern.runs] = np.where(seen, pattern.losses, np.inf).min(axis=0)
+        seen = np.arange(len(pattern.epochs))[None, :] < pattern.lengths[:, None]
+        lowest[pattern.runs] = np.where(seen, pattern.losses, np.inf).min(axis=1)
         own = pattern.last_epochs > 0
         lowest[pattern.runs[own]] = np.minimum(lowest[pattern.runs[own]], pattern.last_losses[own])
     order = np.argsort(lowest)[:LEADING_RUNS]
     return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
 
 
-def incumbent_of(predictions: Predictions, epochs: Array, done: Array) -> float:
-    """The incumbent: the lowest posterior mean of the noise-free loss over recorded epochs.
+def incumbents_of(predictions: Predictions, epochs: Array, done: Array) -> Array:
+    """(...) the incumbent of each sample: the lowest posterior mean of the noise-free loss over recorded epochs.
 
     The lowest measured loss would be biased by noise. The first rows of the predictions are the leading runs, trained
     up to the epochs `done`.
     """
     recorded = epochs[None, :] <= done[:, None]
-    return float(np.where(recorded, predictions.mean[: len(done)], np.inf).min())
+    return np.asarray(np.where(recorded, predictions.mean[..., : len(done), :], np.inf).min(axis=(-2, -1)))
 
 
-def incumbent(posterior: Posterior, max_epochs: int) -> float:
-    """The incumbent of one posterior, where no other predictions are needed."""
+def incumbents(posterior: Posterior, max_epochs: int) -> Array:
+    """(...) the incumbents of a posterior, where no other predictions are needed."""
     leaders = leading_runs(posterior)
     done = posterior.curves.last_epochs[leaders]
-    epochs = decision_epochs(max_epochs, done.astype(np.int64))
+    epochs = decision_epochs(max_epochs, done)
     epochs = epochs[epochs <= done.max()]
-    return incumbent_of(predict(posterior, leaders, posterior.curves.configs[:0], epochs), epochs, done)
+    return incumbents_of(predict(posterior, leaders, posterior.curves.configs[:0], epochs), epochs, done)
 
 
 def draw_sample(forecaster: Forecaster, rng: np.random.Generator) -> int:
     """Index of one hyperparameter sample, drawn by weight: screening uses this sample alone."""
-    return int(rng.choice(len(forecaster.posteriors), p=forecaster.weights))
+    return int(rng.choice(len(forecaster.weights), p=forecaster.weights))
 
 
 def choose_at_random(frozen: Sequence[int], may_start: bool, rng: np.random.Generator) -> int | None:

@@ -28,7 +28,7 @@ from freezethaw.policy.acquisition import (
     ScoredEntry,
     draw_sample,
     expected_improvement,
-    incumbent,
+    incumbents,
 )
 from freezethaw.policy.costs import epochs_to_grant
 
@@ -48,17 +48,18 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     basket = fill_basket(forecaster, options, rng)
     draws = rng.standard_normal((DRAWS, len(basket.allowed)))
     gain, chance, improvement = (np.zeros(len(basket.allowed)) for _ in range(3))
-    incumbents = [incumbent(posterior, options.max_epochs) for posterior in forecaster.posteriors]
-    for posterior, best, weight in zip(forecaster.posteriors, incumbents, forecaster.weights, strict=True):
-        joint = joint_of(posterior, basket.old, options.candidates[basket.new])
+    best = incumbents(forecaster.posterior, options.max_epochs)
+    joints = joint_of(forecaster.posterior, basket.old, options.candidates[basket.new])
+    for s, weight in enumerate(forecaster.weights):
+        joint = joints.sample(s)
         gain += weight * entropy_reductions(joint, draws)
         chance += weight * p_min(joint.mean, joint.covariance, draws)
-        improvement += weight * expected_improvement(best, joint.mean, np.sqrt(np.diag(joint.covariance)))
+        improvement += weight * expected_improvement(best[s], joint.mean, np.sqrt(np.diag(joint.covariance)))
     factor = np.concatenate(
         [_of_runs(basket.old, options, options.score_factor_old), options.score_factor_new[basket.new]]
     )
     cost = np.concatenate([_of_runs(basket.old, options, options.switch_cost_old), options.switch_cost_new[basket.new]])
-    done = [int(forecaster.posteriors[0].curves.last_epochs[run]) for run in basket.old] + [0] * len(basket.new)
+    done = [int(forecaster.posterior.curves.last_epochs[run]) for run in basket.old] + [0] * len(basket.new)
     granted = [epochs_to_grant(c, options.max_epochs - n) for c, n in zip(cost, done, strict=True)]
     # the reduction per epoch paid; without switch costs that is one epoch
     scores = np.where(basket.allowed, gain * factor / (granted + cost), -np.inf)
@@ -68,7 +69,7 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
         ScoredEntry(run, index, float(scores[k]), done[k] + 1, float(chance[k]), float(improvement[k]), granted[k])
         for k, (run, index) in enumerate(members)
     ]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(incumbents), "entropy")
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(best.tolist()), "entropy")
 
 
 def _of_runs(old: IntArray, options: Options, values: Array) -> Array:
@@ -89,11 +90,9 @@ class Basket:
 
 def fill_basket(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Basket:
     """Section 5.2: the highest expected improvements. At least one old run that may be chosen is included."""
-    one = forecaster.posteriors[draw_sample(forecaster, rng)]
+    one = forecaster.posterior.sample(draw_sample(forecaster, rng))
     runs, candidates = preselect(one, options)
-    total = np.zeros(len(runs) + len(candidates))
-    for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
-        total += weight * asymptote_improvements(posterior, runs, options.candidates[candidates])
+    total = forecaster.weights @ asymptote_improvements(forecaster.posterior, runs, options.candidates[candidates])
     of_old, of_new = np.split(total, [len(runs)])
     old = best_with_one_allowed(of_old, np.isin(runs, options.runs), OLD)
     score = of_new * options.score_factor_new[candidates]
@@ -119,11 +118,11 @@ def preselect(posterior: Posterior, options: Options) -> tuple[IntArray, IntArra
 def asymptote_improvements(
     posterior: Posterior, runs: IntArray, candidates: Array, predict: Predict = predict
 ) -> Array:
-    """Expected improvement of these runs, then of the candidates, over the lowest mean asymptote of these runs."""
+    """(..., P) expected improvement of these runs, then of the candidates, on the lowest mean asymptote of the runs."""
     asymptotes = predict(posterior, runs, candidates, np.array([posterior.specification.horizon]))
-    best = float(asymptotes.mean[: len(runs)].min())
-    found = expected_improvement(best, asymptotes.mean[None], asymptotes.deviations)
-    return np.asarray((asymptotes.weights * found).sum(axis=0)[:, 0])
+    best = asymptotes.mean[..., : len(runs), 0].min(axis=-1)
+    found = expected_improvement(best[..., None, None], asymptotes.mean, asymptotes.deviations)
+    return np.asarray((asymptotes.weights * found).sum(axis=0)[..., 0])
 
 
 def best_with_one_allowed(score: Array, allowed: BoolArray, count: int) -> IntArray:
@@ -149,12 +148,16 @@ def distinct_maxima(score: Array, posterior: Posterior, candidates: Array, count
 
 @dataclass(frozen=True)
 class Joint:
-    """Asymptotes of the basket and next losses of its members, under one sample."""
+    """Asymptotes of the basket and next losses of its members."""
 
-    mean: Array  # (K,) asymptotes
-    covariance: Array  # (K, K)
-    cross: Array  # (K, K) cov(asymptote i, next loss k)
-    loss_variance: Array  # (K,)
+    mean: Array  # (..., K) asymptotes
+    covariance: Array  # (..., K, K)
+    cross: Array  # (..., K, K) cov(asymptote i, next loss k)
+    loss_variance: Array  # (..., K)
+
+    def sample(self, index: int) -> Joint:
+        """Under one of S samples."""
+        return Joint(self.mean[index], self.covariance[index], self.cross[index], self.loss_variance[index])
 
 
 def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
@@ -164,14 +167,14 @@ def joint_of(posterior: Posterior, runs: IntArray, configs: Array) -> Joint:
     parts = [posterior.points_of_run(int(run), [done[run] + 1.0, end]) for run in runs]
     parts += [posterior.points_of_config(config, [1.0, end]) for config in configs]
     prediction = posterior.joint(Points.concatenate(parts))
-    losses, asymptotes = np.arange(0, 2 * len(parts), 2), np.arange(1, 2 * len(parts), 2)
+    losses, asymptotes = slice(0, None, 2), slice(1, None, 2)
     C = prediction.covariance
-    noise = posterior.time.noise * prediction.scales.mean[losses]
+    noise = posterior.time.noise[..., None] * prediction.scales.mean[..., losses]
     return Joint(
-        prediction.mean[asymptotes],
-        C[np.ix_(asymptotes, asymptotes)],
-        C[np.ix_(asymptotes, losses)],
-        np.diag(C)[losses] + noise,
+        prediction.mean[..., asymptotes],
+        C[..., asymptotes, asymptotes],
+        C[..., asymptotes, losses],
+        prediction.variance[..., losses] + noise,
     )
 
 
@@ -221,8 +224,6 @@ def entropy_reductions(joint: Joint, draws: Array) -> Array:
 def p_min_of_runs(forecaster: Forecaster, runs: Sequence[int], rng: np.random.Generator, draws: int = 4000) -> Array:
     """(R,) probability that each of these runs has the lowest asymptote of them all, averaged over the samples."""
     noise = rng.standard_normal((draws, len(runs)))
-    total = np.zeros(len(runs))
-    for posterior, weight in zip(forecaster.posteriors, forecaster.weights, strict=True):
-        prediction = posterior.asymptotes(list(runs))
-        total += weight * p_min(prediction.mean, prediction.covariance, noise)
-    return total
+    found = forecaster.posterior.asymptotes(list(runs))
+    per_sample = [p_min(mean, C, noise) for mean, C in zip(found.mean, found.covariance, strict=True)]
+    return np.asarray(np.average(per_sample, axis=0, weights=forecaster.weights))

@@ -6,7 +6,6 @@ select them under a single sample: an upper bound for more than SCREENED_OLD run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +22,9 @@ from freezethaw.policy.acquisition import (
     ScoredEntry,
     decision_epochs,
     draw_sample,
-    expected_improvement,
-    incumbent_of,
+    improvement_and_chance,
+    incumbents_of,
     leading_runs,
-    probability_of_improvement,
 )
 from freezethaw.policy.costs import epochs_to_grant
 from freezethaw.policy.surprise import SPREAD, surprises
@@ -35,31 +33,32 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
+GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next epoch of each run is added to the former
 
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """Score the basket; the run or configuration with the largest improvement rate comes first."""
-    posteriors, one = forecaster.posteriors, draw_sample(forecaster, rng)
+    one = forecaster.posterior.sample(draw_sample(forecaster, rng))
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
     if len(runs) > SCREENED_OLD:
-        bounds = _compare(posteriors[one : one + 1], np.ones(1), options, runs, candidates, predict_upper_bound).scores
+        bounds = _compare(one, None, options, runs, candidates, predict_upper_bound).scores
         candidates = np.sort(np.argsort(-bounds[len(runs) :])[:SCREENED_NEW])
         runs = np.sort(np.argsort(-bounds[: len(runs)])[:SCREENED_OLD])
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:
-        scores = _compare(posteriors[one : one + 1], np.ones(1), options, runs, candidates).scores
+        scores = _compare(one, None, options, runs, candidates).scores
         candidates = candidates[np.argsort(-scores[len(runs) :])[:NEW_BASKET]]
         runs = runs[np.argsort(-scores[: len(runs)])[:OLD_BASKET]]
-    found = _compare(posteriors, forecaster.weights, options, runs, candidates)
+    found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(index)) for index in candidates]
     entries = [found.entry(p, run, candidate) for p, (run, candidate) in enumerate(members)]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), found.incumbents)
+    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(found.incumbents.tolist()))
 
 
 @dataclass(frozen=True)
 class _Comparison:
     """Scores of P old runs and new configurations."""
 
-    incumbents: tuple[float, ...]
+    incumbents: Array  # (S,)
     gains: Gains
     epochs: Array  # (E,)
     done: Array  # (P,)
@@ -81,20 +80,23 @@ class _Comparison:
 
 
 def _compare(
-    posteriors: Sequence[Posterior],
-    weights: Array,
+    posterior: Posterior,
+    weights: Array | None,
     options: Options,
     old: IntArray,
     new: IntArray,
     predict: Predict = predict,
 ) -> _Comparison:
-    """Compare the options `old` among the runs and `new` among the candidates under these samples."""
-    lengths = posteriors[0].curves.last_epochs
-    epochs = decision_epochs(options.max_epochs, lengths[options.runs].astype(np.int64))
-    leaders, runs = leading_runs(posteriors[0]), options.runs[old]
-    predictions = [predict(p, np.concatenate([leaders, runs]), options.candidates[new], epochs) for p in posteriors]
-    incumbents = [incumbent_of(p, epochs, lengths[leaders]) for p in predictions]
-    predictions = [p.without(len(leaders)) for p in predictions]
+    """Compare the options `old` among the runs and `new` among the candidates, under one sample or S weighted ones."""
+    lengths = posterior.curves.last_epochs
+    leaders, runs = leading_runs(posterior), options.runs[old]
+    further = lengths[leaders] if weights is None else np.concatenate([lengths[leaders], lengths[runs] + 1.0])
+    epochs = decision_epochs(options.max_epochs, further, SCREENING_GROWTH if weights is None else GROWTH)
+    predictions = predict(posterior, np.concatenate([leaders, runs]), options.candidates[new], epochs)
+    if weights is None:
+        predictions, weights = predictions.stacked(), np.ones(1)
+    incumbents = incumbents_of(predictions, epochs, lengths[leaders])
+    predictions = predictions.without(len(leaders))
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     switch_cost = np.concatenate([options.switch_cost_old[old], options.switch_cost_new[new]])
     correlation = correlation_with_others(predictions, weights, runs)
@@ -102,12 +104,12 @@ def _compare(
     found = gains(predictions, incumbents, weights, surprise)
     rate, horizon = rates(found, epochs, done, switch_cost, options.epochs_left)
     scores = rate * np.concatenate([options.score_factor_old[old], options.score_factor_new[new]])
-    return _Comparison(tuple(incumbents), found, epochs, done, switch_cost, scores, horizon)
+    return _Comparison(incumbents, found, epochs, done, switch_cost, scores, horizon)
 
 
-def correlation_with_others(predictions: Sequence[Predictions], weights: Array, runs: IntArray) -> Array:
+def correlation_with_others(predictions: Predictions, weights: Array, runs: IntArray) -> Array:
     """(P, N) correlation of these runs, then of the candidates, with all other runs, averaged over the samples."""
-    average = np.average([p.correlation for p in predictions], axis=0, weights=weights)
+    average = np.tensordot(weights, predictions.correlation, axes=1)
     average[np.arange(len(runs)), runs] = 0.0
     return np.asarray(average)
 
@@ -126,23 +128,22 @@ class Gains:
         return self.forecast + self.surprising
 
 
-def gains(
-    predictions: Sequence[Predictions], incumbents: Sequence[float], weights: Array, surprise: Array | float = 0.0
-) -> Gains:
-    """Average over samples and mixture components.
+def gains(predictions: Predictions, incumbents: Array, weights: Array, surprise: Array | float = 0.0) -> Gains:
+    """Average over samples (S,) and mixture components.
 
     With probability `surprise` (P, E) a loss has the standard deviation SPREAD about its predicted mean.
     """
-    forecast, surprising, chance = (np.zeros_like(predictions[0].mean) for _ in range(3))
-    for prediction, best, weight in zip(predictions, incumbents, weights, strict=True):
-        for w, deviation in zip(prediction.weights, prediction.deviations, strict=True):
-            share = weight * (1.0 - surprise) * w
-            forecast += share * expected_improvement(best, prediction.mean, deviation)
-            chance += share * probability_of_improvement(best, prediction.mean, deviation)
-        spread = np.full_like(forecast, SPREAD)
-        surprising += weight * surprise * expected_improvement(best, prediction.mean, spread)
-        chance += weight * surprise * probability_of_improvement(best, prediction.mean, spread)
-    return Gains(forecast, surprising, chance)
+    best, weight = incumbents[:, None, None], weights[:, None, None]  # (S, P, E)
+    mean, spread = predictions.mean, np.full(predictions.mean.shape, SPREAD)
+    share = weight * predictions.weights  # (C, S, P, E)
+    improvement, chance = improvement_and_chance(best, mean, predictions.deviations)
+    surprising, surprising_chance = improvement_and_chance(best, mean, spread)
+    return Gains(
+        (1.0 - surprise) * np.einsum("cspe,cspe->pe", share, improvement),
+        surprise * np.einsum("s,spe->pe", weights, surprising),
+        (1.0 - surprise) * np.einsum("cspe,cspe->pe", share, chance)
+        + surprise * np.einsum("s,spe->pe", weights, surprising_chance),
+    )
 
 
 def rates(

@@ -157,7 +157,9 @@ class StudyReader:
         end, none = np.array([float(self.max_epochs)]), np.empty(0, np.int64)
         shares, total = np.zeros(len(space)), 0.0
         for sample in np.argsort(-f.weights)[:IMPORTANCE_SAMPLES]:
-            table = predict(f.posteriors[sample], none, features, end).mean.reshape(1 + values * len(space), bases)
+            table = predict(f.posterior.sample(int(sample)), none, features, end).mean.reshape(
+                1 + values * len(space), bases
+            )
             variance = float(table[0].var())
             main = table[1:].mean(axis=1).reshape(len(space), values)
             # each mean over the bases has a variance of var / bases itself, which would look like an effect
