@@ -72,7 +72,7 @@ def tune(
     function, limit = _limited(train, epoch_limit)
     chosen = _engine(engine, workers, limit)
     kept, leaving = checkpoints or Checkpoints(), Leaving()
-    with leaving.after(timeout), _locations(store, kept) as (url, folder):
+    with leaving.after(timeout), _locations(store, kept, chosen) as (url, folder):
         study = Study(
             space,
             max_epochs,
@@ -94,7 +94,7 @@ def tune(
                 session.storage.set_tags(tags)
             session.storage.set_disk_budget(kept.gb)
             with _observed(session, callbacks, progress) as (update, ended):
-                spec = WorkerSpec(url, name, folder, kept, limit)
+                spec = WorkerSpec(url or "", name, folder, kept, limit)
                 reason = _work(chosen, workers, session, function, spec, leaving, update)
                 if leaving.why == TIMEOUT and reason == INTERRUPTED:
                     reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
@@ -208,10 +208,15 @@ def _is_interactive() -> bool:
 
 
 @contextmanager
-def _locations(store: str | Path | None, checkpoints: Checkpoints) -> Iterator[tuple[str, str]]:
-    """Where the study and its checkpoints are: in a temporary folder by default."""
+def _locations(store: str | Path | None, checkpoints: Checkpoints, engine: Engine) -> Iterator[tuple[str | None, str]]:
+    """The URL of the store, and the folder of the checkpoints.
+
+    By default the checkpoints are in a temporary folder; so is the store if several processes need one.
+    """
     with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
-        url = str(store) if store else f"sqlite:///{temporary}/study.db?synchronous=off"
+        url = str(store) if store is not None else None
+        if url is None and engine != "inline":
+            url = f"sqlite:///{temporary}/study.db?synchronous=off"
         folder = checkpoints.folder
         if folder is None:
             folder = temporary if store is None else beside(store)

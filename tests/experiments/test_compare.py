@@ -129,14 +129,18 @@ def test_the_baselines_posterior_is_that_of_a_plain_gaussian_process():
 
 def test_the_baseline_finds_a_minimum_and_survives_runs_that_diverge():
     space = ft.Space(x=ft.Float(0.0, 1.0), **{EPOCHS: ft.Int(1, 20)})
-    search = WarpedExpectedImprovement(space, np.random.default_rng(1))
-    for _ in range(14):
-        config = search.ask()
-        diverged = config["x"] > 0.9
-        search.tell(config, np.nan if diverged else (config["x"] - 0.3) ** 2 + 1 / config[EPOCHS])
-    best = search.configs[int(np.nanargmin(search.losses))]
-    assert best["x"] == pytest.approx(0.3, abs=0.1)
-    assert best[EPOCHS] >= 16
+    distances, epochs = [], []
+    for seed in range(3):  # one search of fourteen may end early; not most of them
+        search = WarpedExpectedImprovement(space, np.random.default_rng(seed))
+        for _ in range(14):
+            config = search.ask()
+            diverged = config["x"] > 0.9
+            search.tell(config, np.nan if diverged else (config["x"] - 0.3) ** 2 + 1 / config[EPOCHS])
+        best = search.configs[int(np.nanargmin(search.losses))]
+        distances.append(abs(best["x"] - 0.3))
+        epochs.append(best[EPOCHS])
+    assert np.median(distances) < 0.1
+    assert np.median(epochs) >= 16
 
 
 def test_a_run_of_the_baseline_costs_as_many_epochs_as_it_asked_for(records):

@@ -22,6 +22,14 @@ from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
 NO_RUNS = np.empty((1, 0))  # the correlation of one run where there are no others
 
 
+def one_sample(mean: list[list[float]], deviation: float) -> Predictions:
+    """Of P runs at E epochs under a single hyperparameter sample, each a single normal."""
+    means = np.array([mean])
+    return Predictions(
+        means, np.full((1, *means.shape), deviation), np.ones((1, *means.shape)), np.empty((1, len(mean), 0))
+    )
+
+
 @pytest.mark.parametrize(("best", "mean", "deviation"), [(0.0, 0.3, 1.0), (1.0, -2.0, 0.5), (-1.0, 2.0, 0.7)])
 def test_expected_improvement_equals_quadrature(best, mean, deviation):
     integrand = lambda y: (best - y) * norm.pdf(y, mean, deviation)  # noqa: E731 - an integrand
@@ -57,14 +65,14 @@ def test_gains_average_over_samples_and_components():
 
 
 def test_the_rate_looks_only_ahead():
-    prediction = Predictions(np.array([[-9.0, 0.0, -1.0]]), np.full((1, 1, 3), 0.1), np.ones((1, 1, 3)), NO_RUNS)
+    prediction = one_sample([[-9.0, 0.0, -1.0]], 0.1)
     rate, at = rates(
-        gains(prediction.stacked(), np.zeros(1), np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1)
+        gains(prediction, np.zeros(1), np.ones(1)), np.array([1.0, 2.0, 3.0]), np.array([1.0]), np.zeros(1)
     )
     assert at[0] == 2  # epoch 1 is past, however good it looks
     assert rate[0] == pytest.approx(1.0 / 2.0, rel=1e-6)
     _, near = rates(
-        gains(prediction.stacked(), np.zeros(1), np.ones(1)),
+        gains(prediction, np.zeros(1), np.ones(1)),
         np.array([1.0, 2.0, 3.0]),
         np.array([1.0]),
         np.zeros(1),
@@ -110,8 +118,8 @@ def test_survival_of_all_or_none():
 
 
 def test_a_switch_cost_lengthens_the_horizon_and_grants_more_epochs():
-    prediction = Predictions(np.array([[-0.3, -0.5, -0.6]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
-    found = gains(prediction.stacked(), np.zeros(1), np.ones(1))
+    prediction = one_sample([[-0.3, -0.5, -0.6]], 1e-3)
+    found = gains(prediction, np.zeros(1), np.ones(1))
     epochs, done = np.array([1.0, 2.0, 3.0]), np.zeros(1)
     _, cheap = rates(found, epochs, done, np.zeros(1))
     rate, expensive = rates(found, epochs, done, np.full(1, 5.0))
@@ -164,17 +172,17 @@ def test_a_run_is_not_counted_for_itself():
 
 
 def test_a_surprise_improves_more_near_the_best():
-    prediction = Predictions(np.array([[0.1], [3.0]]), np.full((1, 2, 1), 1e-3), np.ones((1, 2, 1)), np.empty((2, 0)))
-    found = gains(prediction.stacked(), np.zeros(1), np.ones(1), np.full((2, 1), 0.05))
+    prediction = one_sample([[0.1], [3.0]], 1e-3)
+    found = gains(prediction, np.zeros(1), np.ones(1), np.full((2, 1), 0.05))
     assert found.improvement[0, 0] == pytest.approx(0.05 * expected_improvement(0.0, np.array([0.1]), np.ones(1))[0])
     assert found.improvement[1, 0] < 0.01 * found.improvement[0, 0]
 
 
 def test_waiting_for_a_surprise_pays_every_epoch():
     epochs, done = np.array([1.0, 4.0, 16.0]), np.zeros(1)
-    flat = Predictions(np.array([[0.1, 0.1, 0.1]]), np.full((1, 1, 3), 1e-3), np.ones((1, 1, 3)), NO_RUNS)
+    flat = one_sample([[0.1, 0.1, 0.1]], 1e-3)
     chance = np.array([[0.01, 0.02, 0.04]])
-    found = gains(flat.stacked(), np.zeros(1), np.ones(1), chance)
+    found = gains(flat, np.zeros(1), np.ones(1), chance)
     assert found.forecast == pytest.approx(0.0, abs=1e-12)
     rate, at = rates(found, epochs, done, np.zeros(1))
     once = expected_improvement(0.0, np.array([0.1]), np.ones(1))[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from statistics import median
+from statistics import median, median_low
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ def costs_in_epochs(prices: Prices | None, state: StudyState, left: float) -> Pr
         if not first:
             return Prices()
         # the first epoch includes what comes before it; runs are compared with themselves, since they differ in cost
-        beyond = [seconds[0] - median(seconds[1:]) for seconds in timed if len(seconds) > 1]
+        beyond = [seconds[0] - median_low(seconds[1:]) for seconds in timed if len(seconds) > 1]
         start = max(median(beyond), 0.0) if beyond else 0.0
         prices = Prices(start, state.overheads.saving, 0.0, state.overheads.deciding)
         most = LARGEST_PART * left if LARGEST_PART * left >= 1 else 0.0

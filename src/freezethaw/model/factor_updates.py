@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.model.correlation import run_correlation, scaled
+from freezethaw.model.correlation import run_correlation, scaled_column
 from freezethaw.model.curves import Array, Curves, IntArray
 from freezethaw.model.linear import add_to_diagonal, cholesky, solve_lower, solve_vector, transposed
 from freezethaw.model.posterior import Posterior, condition
@@ -25,7 +25,7 @@ from freezethaw.model.pseudo_observations import (
     noisy_covariance,
     of_rows,
 )
-from freezethaw.model.specification import Geometry, Specification, Values
+from freezethaw.model.specification import Geometry, Parameter, Specification, Values
 from freezethaw.model.summaries import summarise
 
 BoolArray = NDArray[np.bool_]
@@ -63,20 +63,23 @@ def recondition(
     )
 
 
-def with_samples(posterior: Posterior, values: Values, moved: IntArray, parts: Collection[str]) -> Posterior:
+def with_samples(posterior: Posterior, values: Values, moved: IntArray, parameters: Collection[Parameter]) -> Posterior:
     """The posterior of the same curves when the hyperparameters of the samples `moved` have changed to `values` (S,).
 
-    `parts` are the parts of the computation that the changed hyperparameters belong to (`Parameter.part`).
+    `parameters` are the hyperparameters that changed.
     """
     s, old = posterior.specification, posterior.pseudo_observations
     time, summary, inputs = posterior.time, posterior.summary, posterior.inputs
     some = {name: np.asarray(v)[moved] for name, v in values.items()}
-    if "time" in parts:
+    if any(p.part == "time" for p in parameters):
         time = s.time_model(values)
         summary = summarise(posterior.curves, time)
-    if "space" in parts:
+    dimensions = {p.dimension for p in parameters if p.part == "space"}
+    columns = [c for c, length in enumerate(posterior.geometry.lengths) if length in dimensions]
+    if columns:
         inputs = inputs.copy()
-        inputs[moved] = scaled(posterior.curves.configs, posterior.geometry, some)
+        for c in columns:
+            inputs[moved, :, c] = scaled_column(posterior.curves.configs[:, c], c, posterior.geometry, some)
     r = PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values))
     r = r.rows(_same_order(r.runs, old.runs))
     every = np.arange(len(posterior.curves))

@@ -1,4 +1,4 @@
-"""Cholesky factors, triangular solves and triangular inverses of one matrix or of a stack of them.
+"""Cholesky factors and triangular solves of one matrix or of a stack of them.
 
 Arrays may have leading dimensions, one matrix for each hyperparameter sample. LAPACK is called directly for triangular
 systems, which NumPy does not have: the matrices are small and many, and the checks and copies of the general wrappers
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri, dtrtrs
+from scipy.linalg.lapack import dtrtrs
 
 from freezethaw.errors import SingularCovarianceError
 
@@ -46,8 +46,10 @@ def solve_rows(L: Array, rows: Array, transposed: bool = False) -> Array:
         return rows.copy()
     if L.ndim == 2 and rows.ndim == 2:
         return _solve(L, rows, transposed)
-    stack = np.broadcast_shapes(L.shape[:-2], rows.shape[:-2])
-    L, rows = np.broadcast_to(L, (*stack, *L.shape[-2:])), np.broadcast_to(rows, (*stack, *rows.shape[-2:]))
+    stack = L.shape[:-2]
+    if stack != rows.shape[:-2]:
+        stack = np.broadcast_shapes(stack, rows.shape[:-2])
+        L, rows = np.broadcast_to(L, (*stack, *L.shape[-2:])), np.broadcast_to(rows, (*stack, *rows.shape[-2:]))
     x = np.empty(rows.shape)
     for i in np.ndindex(stack):
         x[i] = _solve(L[i], rows[i], transposed)
@@ -70,18 +72,6 @@ def _solve(L: Array, rows: Array, transposed: bool) -> Array:
     if info:
         raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
     return np.asarray(x.T)
-
-
-def invert_lower(L: Array) -> Array:
-    """L^-1, which is cheaper than many solves."""
-    if not L.size:
-        return L
-    if L.ndim > 2:
-        return np.stack([invert_lower(each) for each in L])
-    inverse, info = dtrtri(L.T, lower=0)
-    if info:
-        raise SingularCovarianceError("a triangular factor has a zero on its diagonal")
-    return np.asarray(inverse.T)
 
 
 def transposed(A: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 
 from freezethaw.model.correlation import run_correlation
 from freezethaw.model.curves import Array, IntArray
-from freezethaw.model.linear import invert_lower, solve_rows, solve_vector, transposed
+from freezethaw.model.linear import solve_rows, solve_vector, transposed
 from freezethaw.model.posterior import NEW, SMALLEST_VARIANCE, Posterior
 from freezethaw.model.scales import Mixture, new_run_scales, old_run_scales
 
@@ -26,10 +26,6 @@ class Predictions:
     deviations: Array  # (C, ..., P, E) standard deviation of each component
     weights: Array  # (C, ..., P, E)
     correlation: Array  # (..., P, N) with all N runs of the curves
-
-    def stacked(self) -> Predictions:
-        """Predictions of one sample as those of a stack of one."""
-        return Predictions(self.mean[None], self.deviations[:, None], self.weights[:, None], self.correlation[None])
 
     def without(self, first: int) -> Predictions:
         """All but the first runs."""
@@ -82,43 +78,38 @@ def _whitened_cross(posterior: Posterior, correlation: Array, a: Array, tau: Arr
     *stack, P, _ = correlation.shape
     M, q = W.shape[-2:]
     scaled, shifted = transposed(W * a[..., None, :]), transposed(W * tau)  # (..., q, M)
-    if 2 * P < M:
-        C = correlation.take(runs, axis=-1)[..., None, :] * scaled[..., None, :, :]
-        C += shifted[..., None, :, :]
-        return solve_rows(L, C.reshape(*stack, P * q, M)).reshape(C.shape)
-    # with many runs it is cheaper to invert L and to sum over the rows of each run first
-    inverse = invert_lower(L)
-    first = np.flatnonzero(np.diff(runs, prepend=NEW))
-    known = correlation.take(runs[first], axis=-1)  # (..., P, runs)
-    Z = np.empty((*stack, P, q, M))
-    for j in range(q):
-        sums = np.add.reduceat(inverse * scaled[..., j, None, :], first, axis=-1)  # (..., M, runs)
-        Z[..., j, :] = known @ transposed(sums) + (inverse @ shifted[..., j, :, None])[..., None, :, 0]
-    return Z
+    C = correlation.take(runs, axis=-1)[..., None, :] * scaled[..., None, :, :]
+    C += shifted[..., None, :, :]
+    return solve_rows(L, C.reshape(*stack, P * q, M)).reshape(C.shape)
 
 
 def coefficient_bounds(posterior: Posterior, runs: IntArray, correlation: Array) -> tuple[Array, Array]:
-    """The exact mean (P, q) and an upper bound of the covariance (P, q, q) of the coefficients of old, then new runs.
+    """The exact mean (..., P, q) and an upper bound of the covariance (..., P, q, q) of the coefficients.
 
-    The bound is the covariance given a single curve: the run's own or, for a new run, the one it is most correlated
-    with. All other curves can only reduce it. No large system has to be solved. Of one sample only.
+    Of old runs, then of new ones. The bound is the covariance given a single curve: the run's own or, for a new run,
+    the one it is most correlated with. All other curves can only reduce it. No large system has to be solved.
     """
-    spec, W = posterior.specification, posterior.pseudo_observations.directions
+    spec, r = posterior.specification, posterior.pseudo_observations
     a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
-    solved = solve_vector(posterior.factor.lower, posterior.factor.whitened, transposed=True)[:, None]  # B^-1 g
-    sums = np.zeros((len(posterior.inputs), len(a)))  # R^T B^-1 g of each run
-    np.add.at(sums, posterior.pseudo_observations.runs, W * solved)
-    mean = spec.coefficient_means(posterior.values) + a * (correlation @ sums) + tau * sums.sum(axis=0)
-    precision = np.zeros((len(posterior.inputs), len(a), len(a)))  # R^T R of each run
-    np.add.at(precision, posterior.pseudo_observations.runs, W[:, :, None] * W[:, None, :])
-    root = np.sqrt(a + tau)
-    alone = root[:, None] * np.linalg.inv(np.eye(len(a)) + root[:, None] * precision * root) * root
-    nearest = correlation.argmax(axis=1)
-    nearest[: len(runs)] = runs
+    solved = solve_vector(posterior.factor.lower, posterior.factor.whitened, transposed=True)  # B^-1 g
+    *stack, M, q = r.directions.shape
+    N = posterior.inputs.shape[-2]
+    of_run = (np.arange(N)[:, None] == r.runs).astype(np.float64)  # (N, M)
+    sums = of_run @ (r.directions * solved[..., None])  # R^T B^-1 g of each run
+    mean = spec.coefficient_means(posterior.values)[..., None, :] + a[..., None, :] * (correlation @ sums)
+    mean = mean + (tau * sums.sum(axis=-2))[..., None, :]
+    squares = r.directions[..., :, None] * r.directions[..., None, :]
+    precision = (of_run @ squares.reshape(*stack, M, q * q)).reshape(*stack, N, q, q)  # R^T R of each run
+    root = np.sqrt(a + tau)[..., None, :]
+    alone = root[..., None] * np.linalg.inv(np.eye(q) + root[..., None] * precision * root[..., None, :])
+    alone *= root[..., None, :]
+    nearest = correlation.argmax(axis=-1)  # (..., P)
+    nearest[..., : len(runs)] = runs
     # regression on the coefficients of the nearest run; one for an old run, which is its own nearest
-    gain = (correlation[np.arange(len(correlation)), nearest][:, None] * a + tau) / (a + tau)
-    covariance = gain[:, :, None] * alone[nearest] * gain[:, None, :]
-    covariance[:, np.arange(len(a)), np.arange(len(a))] += (a + tau) * (1.0 - gain**2)
+    own = np.take_along_axis(correlation, nearest[..., None], axis=-1)  # (..., P, 1)
+    gain = (own * a[..., None, :] + tau) / (a + tau)[..., None, :]
+    covariance = gain[..., :, None] * np.take_along_axis(alone, nearest[..., None, None], axis=-3) * gain[..., None, :]
+    np.einsum("...jj->...j", covariance)[...] += (a + tau)[..., None, :] * (1.0 - gain**2)
     return mean, covariance
 
 

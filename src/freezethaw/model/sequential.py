@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import logsumexp
 
 from freezethaw.errors import ModelError
 from freezethaw.model.curves import Array, IntArray
@@ -98,7 +97,7 @@ def update(
     logs = tempered(logs)
     kept = _kept(logs, sample_count(samples.model, observations.count), rng)
     if not np.array_equal(kept, np.arange(len(logs))):
-        posterior, evidences, logs = posterior.sample(kept), evidences[kept], logs[kept] - logsumexp(logs[kept])
+        posterior, evidences, logs = posterior.sample(kept), evidences[kept], _normalised(logs[kept])
     moved, chosen = _schedule(samples.next_update, target, len(kept), rng)
     if len(moved):
         start = posterior if len(moved) == len(kept) else posterior.sample(moved)
@@ -108,11 +107,11 @@ def update(
         for name, v in sampler.values.items():
             values[name][moved] = v
         evidences[moved] = sampler.log_evidence
-        posterior = with_samples(posterior, values, moved, {p.part for move in chosen for p in move})
+        posterior = with_samples(posterior, values, moved, [p for move in chosen for p in move])
         # after a whole sweep a sample counts as a fresh draw and gets the average weight
         share = len(chosen) / len(moves(target.parameters))
         logs[moved] = (1 - share) * logs[moved] - share * math.log(len(logs))
-        logs = logs - logsumexp(logs)
+        logs = _normalised(logs)
     samples = HyperparameterSamples(
         samples.model,
         units,
@@ -157,7 +156,13 @@ def tempered(logs: Array) -> Array:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if effective_size(middle) >= enough else (low, middle)
     scaled = np.where(alive, low * np.where(alive, relative, 0.0), -np.inf)
-    return np.asarray(scaled - logsumexp(scaled))
+    return _normalised(scaled)
+
+
+def _normalised(logs: Array) -> Array:
+    """Log weights whose weights add up to one."""
+    largest = logs.max()
+    return np.asarray(logs - (largest + math.log(np.exp(logs - largest).sum())))
 
 
 def _kept(log_weights: Array, wanted: int, rng: np.random.Generator) -> IntArray:

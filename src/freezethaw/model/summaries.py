@@ -121,7 +121,8 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
     *stack, T, q = H.shape
     K = np.array(time.covariance(t, t))
     add_to_diagonal(K, time.noise[..., None])
-    L = cholesky(K, f"the covariance over epochs with noise variance {time.noise}")
+    noise = "" if stack else f" with noise variance {time.noise}"  # for the error, which names one matrix only
+    L = cholesky(K, f"the covariance over epochs{noise}")
     losses = np.broadcast_to(pattern.losses, (*stack, n, T))
     z = solve_rows(L, np.concatenate([transposed(H), losses], axis=-2))  # (..., q + n, T)
     seen = np.arange(T)[None, :] < pattern.lengths[:, None]  # (n, T)

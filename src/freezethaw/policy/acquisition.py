@@ -14,16 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Posterior
-from freezethaw.model.predictions import Predictions, predict
+from freezethaw.model.predictions import predict
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 SQRT_2PI = np.sqrt(2 * np.pi)
 LEADING_RUNS = 8  # the incumbent is searched among this many runs with the lowest measured losses
-SCREENED_OLD, SCREENED_NEW = 100, 50  # with more runs than SCREENED_OLD, how many pass the upper-bound screening
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,14 @@ def leading_runs(posterior: Posterior) -> IntArray:
     return np.asarray(order[np.isfinite(lowest[order])], dtype=np.int64)
 
 
-def incumbents_of(predictions: Predictions, epochs: Array, done: Array) -> Array:
+def incumbents_of(mean: Array, epochs: Array, done: Array) -> Array:
     """(...) the incumbent of each sample: the lowest posterior mean of the noise-free loss over recorded epochs.
 
-    The lowest measured loss would be biased by noise. The first rows of the predictions are the leading runs, trained
-    up to the epochs `done`.
+    The lowest measured loss would be biased by noise. `mean` (..., L, E) are the predicted losses of the leading runs,
+    which are trained up to the epochs `done`.
     """
     recorded = epochs[None, :] <= done[:, None]
-    return np.asarray(np.where(recorded, predictions.mean[..., : len(done), :], np.inf).min(axis=(-2, -1)))
+    return np.asarray(np.where(recorded, mean, np.inf).min(axis=(-2, -1)))
 
 
 def incumbents(posterior: Posterior, max_epochs: int) -> Array:
@@ -119,12 +117,7 @@ def incumbents(posterior: Posterior, max_epochs: int) -> Array:
     done = posterior.curves.last_epochs[leaders]
     epochs = decision_epochs(max_epochs, done)
     epochs = epochs[epochs <= done.max()]
-    return incumbents_of(predict(posterior, leaders, posterior.curves.configs[:0], epochs), epochs, done)
-
-
-def draw_sample(forecaster: Forecaster, rng: np.random.Generator) -> int:
-    """Index of one hyperparameter sample, drawn by weight: screening uses this sample alone."""
-    return int(rng.choice(len(forecaster.weights), p=forecaster.weights))
+    return incumbents_of(predict(posterior, leaders, posterior.curves.configs[:0], epochs).mean, epochs, done)
 
 
 def choose_at_random(frozen: Sequence[int], may_start: bool, rng: np.random.Generator) -> int | None:

@@ -5,6 +5,8 @@ Not in the paper. Both are fitted to the runs of the study, over configurations 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -66,4 +68,4 @@ def epochs_to_grant(switch_cost: float, ahead: int) -> int:
     Deciding again after k epochs costs at most switch_cost / k per epoch trained; not deciding wastes about k / 2
     epochs if the run disappoints. The sum is smallest at k = sqrt(2 switch_cost). At most `ahead`.
     """
-    return int(np.clip(round(np.sqrt(2 * switch_cost)), 1, max(ahead, 1)))
+    return max(1, min(round(math.sqrt(2 * switch_cost)), ahead))

@@ -22,11 +22,9 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Points, Posterior
 from freezethaw.model.predictions import Predict, predict, predict_upper_bound
 from freezethaw.policy.acquisition import (
-    SCREENED_OLD,
     Choice,
     Options,
     ScoredEntry,
-    draw_sample,
     expected_improvement,
     incumbents,
 )
@@ -40,6 +38,7 @@ OLD, NEW = 10, 3  # sizes of the basket (section 5.2)
 FANTASIES = 5
 DRAWS = 1000  # of the joint asymptotes, for P_min
 COMPARED_OLD, COMPARED_NEW = 30, 10  # at most this many are compared under all samples
+SCREENED_OLD = 100  # at most this many runs are compared under one sample; an upper bound selects them
 NEIGHBOUR = 0.95  # new configurations more correlated than this count as one maximum
 
 
@@ -90,7 +89,7 @@ class Basket:
 
 def fill_basket(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Basket:
     """Section 5.2: the highest expected improvements. At least one old run that may be chosen is included."""
-    one = forecaster.posterior.sample(draw_sample(forecaster, rng))
+    one = forecaster.posterior.sample(int(rng.choice(len(forecaster.weights), p=forecaster.weights)))
     runs, candidates = preselect(one, options)
     total = forecaster.weights @ asymptote_improvements(forecaster.posterior, runs, options.candidates[candidates])
     of_old, of_new = np.split(total, [len(runs)])

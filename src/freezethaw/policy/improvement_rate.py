@@ -1,7 +1,7 @@
 """The improvement rate: expected improvement per epoch, maximised over horizons. The default policy; not in the paper.
 
-Old runs and new configurations are compared under all hyperparameter samples. If there are many, two cheaper stages
-select them under a single sample: an upper bound for more than SCREENED_OLD runs, then the score itself.
+Old runs and new configurations are compared under all hyperparameter samples. If there are many, a cheap upper bound
+of the score under a few samples selects those that are compared.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.posterior import Posterior
 from freezethaw.model.predictions import Predict, Predictions, predict, predict_upper_bound
 from freezethaw.policy.acquisition import (
-    SCREENED_NEW,
-    SCREENED_OLD,
     Choice,
     Options,
     ScoredEntry,
     decision_epochs,
-    draw_sample,
     improvement_and_chance,
     incumbents_of,
     leading_runs,
@@ -32,26 +29,32 @@ from freezethaw.policy.surprise import SPREAD, surprises
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-OLD_BASKET, NEW_BASKET = 15, 15  # how many of each are compared under all samples
+OLD_BASKET, NEW_BASKET = 20, 20  # how many of each are compared under all samples
+SCREENING_SAMPLES = 2  # whose upper bounds select them
+KEPT = 30  # entries of the basket that are kept with the decision, best first
 GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next epoch of each run is added to the former
 
 
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """Score the basket; the run or configuration with the largest improvement rate comes first."""
-    one = forecaster.posterior.sample(draw_sample(forecaster, rng))
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
-    if len(runs) > SCREENED_OLD:
-        bounds = _compare(one, None, options, runs, candidates, predict_upper_bound).scores
-        candidates = np.sort(np.argsort(-bounds[len(runs) :])[:SCREENED_NEW])
-        runs = np.sort(np.argsort(-bounds[: len(runs)])[:SCREENED_OLD])
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:
-        scores = _compare(one, None, options, runs, candidates).scores
-        candidates = candidates[np.argsort(-scores[len(runs) :])[:NEW_BASKET]]
-        runs = runs[np.argsort(-scores[: len(runs)])[:OLD_BASKET]]
-    found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates)
+        some = draw_samples(forecaster, SCREENING_SAMPLES, rng)
+        equal = np.full(len(some), 1.0 / len(some))
+        few = forecaster.posterior.sample(some)
+        bounds = _compare(few, equal, options, runs, candidates, SCREENING_GROWTH, predict_upper_bound).scores
+        candidates = np.argsort(-bounds[len(runs) :])[:NEW_BASKET]
+        runs = np.argsort(-bounds[: len(runs)])[:OLD_BASKET]
+    found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates, GROWTH, predict)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(index)) for index in candidates]
-    entries = [found.entry(p, run, candidate) for p, (run, candidate) in enumerate(members)]
-    return Choice(tuple(sorted(entries, key=lambda e: -e.score)), tuple(found.incumbents.tolist()))
+    best = np.argsort(-found.scores, kind="stable")[:KEPT]
+    return Choice(tuple(found.entry(p, *members[p]) for p in best), tuple(found.incumbents.tolist()))
+
+
+def draw_samples(forecaster: Forecaster, count: int, rng: np.random.Generator) -> IntArray:
+    """Indices of distinct hyperparameter samples, drawn by weight; fewer if fewer have a positive weight."""
+    count = min(count, int(np.count_nonzero(forecaster.weights)))
+    return rng.choice(len(forecaster.weights), size=count, replace=False, p=forecaster.weights)
 
 
 @dataclass(frozen=True)
@@ -81,22 +84,25 @@ class _Comparison:
 
 def _compare(
     posterior: Posterior,
-    weights: Array | None,
+    weights: Array,
     options: Options,
     old: IntArray,
     new: IntArray,
-    predict: Predict = predict,
+    growth: float,
+    predict: Predict,
 ) -> _Comparison:
-    """Compare the options `old` among the runs and `new` among the candidates, under one sample or S weighted ones."""
+    """Compare the options `old` among the runs and `new` among the candidates, under S weighted samples."""
     lengths = posterior.curves.last_epochs
     leaders, runs = leading_runs(posterior), options.runs[old]
-    further = lengths[leaders] if weights is None else np.concatenate([lengths[leaders], lengths[runs] + 1.0])
-    epochs = decision_epochs(options.max_epochs, further, SCREENING_GROWTH if weights is None else GROWTH)
-    predictions = predict(posterior, np.concatenate([leaders, runs]), options.candidates[new], epochs)
-    if weights is None:
-        predictions, weights = predictions.stacked(), np.ones(1)
-    incumbents = incumbents_of(predictions, epochs, lengths[leaders])
-    predictions = predictions.without(len(leaders))
+    nearest = lengths[leaders] if growth > GROWTH else np.concatenate([lengths[leaders], lengths[runs] + 1.0])
+    epochs = decision_epochs(options.max_epochs, nearest, growth)
+    others = np.setdiff1d(leaders, runs)  # leading runs are predicted too: one of them is the incumbent
+    predictions = predict(posterior, np.concatenate([others, runs]), options.candidates[new], epochs)
+    places = {int(run): place for place, run in enumerate(np.concatenate([others, runs]))}
+    incumbents = incumbents_of(
+        predictions.mean[..., [places[int(run)] for run in leaders], :], epochs, lengths[leaders]
+    )
+    predictions = predictions.without(len(others))
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     switch_cost = np.concatenate([options.switch_cost_old[old], options.switch_cost_new[new]])
     correlation = correlation_with_others(predictions, weights, runs)
