@@ -8,7 +8,9 @@ One process, one thread for each method, in turn. `digits` is the network of the
 with pauses that make them 30 and 300 ms long; `mnist` is a larger network of the same kind with epochs of about a
 second (skipped without the data); `boosting` is XGBoost, ten rounds to an epoch (skipped if it is not installed).
 Prints the mean of the lowest loss after a quarter, a half and all of the time with standard errors over seeds, the time
-at which the final loss of the best rival is reached, and the share of deciding. Raw records stay out of the repository.
+at which the final loss of the best rival is reached, and two shares of the time: of deciding (for Optuna, of suggesting
+and of asking the pruner) and of training. The rest is saving, loading and recording. --plot draws the losses against
+seconds from the recorded points. Raw records stay out of the repository.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import runpy
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -36,6 +39,8 @@ from benchmarks import records, tables
 ROOT = Path(__file__).parents[1]
 OUT = records.RESULTS / "clock.json"
 MAX_EPOCHS = 30
+CURVE_POINTS = 80  # of a recorded curve of losses against seconds
+PICTURE = ROOT / "docs" / "images" / "clock.png"
 OURS = "freezethaw"
 
 
@@ -145,7 +150,14 @@ class Log:
     """Losses by the clock, everything included."""
 
     def __init__(self) -> None:
-        self.begin, self.points, self.training = time.perf_counter(), [], 0.0
+        self.begin, self.points, self.training, self.deciding = time.perf_counter(), [], 0.0, 0.0
+
+    @contextmanager
+    def decision(self) -> Iterator[None]:
+        """Count what is done within as deciding."""
+        begin = time.perf_counter()
+        yield
+        self.deciding += time.perf_counter() - begin
 
     def add(self, loss: float, seconds: float) -> None:
         self.training += seconds
@@ -181,7 +193,10 @@ def ours(problem: Problem, seed: int, seconds: float) -> Log:
 
     with tempfile.TemporaryDirectory() as folder:
         kept = ft.Checkpoints(folder)
-        ft.tune(Training, problem.space, MAX_EPOCHS, timeout=seconds, seed=seed, checkpoints=kept, progress=False)
+        result = ft.tune(
+            Training, problem.space, MAX_EPOCHS, timeout=seconds, seed=seed, checkpoints=kept, progress=False
+        )
+    log.deciding = result.deciding_seconds
     return log
 
 
@@ -199,7 +214,8 @@ def optuna_with(sampler: str, pruner: str) -> Callable[[Problem, int, float], Lo
         log, distributions = Log(), problem.space.to_optuna()
 
         def objective(trial: Any) -> float:
-            config = {name: trial._suggest(name, d) for name, d in distributions.items()}
+            with log.decision():
+                config = {name: trial._suggest(name, d) for name, d in distributions.items()}
             losses, best = problem.epochs(problem.build(config, seed * 10_000 + trial.number)), math.inf
             for epoch in range(1, MAX_EPOCHS + 1):
                 begin = time.perf_counter()
@@ -208,8 +224,10 @@ def optuna_with(sampler: str, pruner: str) -> Callable[[Problem, int, float], Lo
                 if not math.isfinite(loss):
                     raise optuna.TrialPruned
                 best = min(best, loss)
-                trial.report(loss, epoch)
-                if trial.should_prune() or time.perf_counter() - log.begin > seconds:
+                with log.decision():
+                    trial.report(loss, epoch)
+                    hopeless = trial.should_prune()
+                if hopeless or time.perf_counter() - log.begin > seconds:
                     raise optuna.TrialPruned
             return best
 
@@ -239,7 +257,9 @@ class Row:
     losses: dict[str, float]  # mean of the lowest, after parts of the time
     errors: dict[str, float]  # their standard errors over seeds
     epochs: float  # mean number
-    deciding: float  # share of the time that is not training
+    deciding: float  # share of the time
+    training: float  # share of the time
+    curve: list[tuple[float, float]]  # seconds, mean of the lowest losses
     reached: float | None = None  # seconds until the final mean loss of the best rival
 
 
@@ -249,8 +269,13 @@ def summarise(problem: str, method: str, logs: list[Log], seconds: float) -> Row
     means = {mark: mean(found) for mark, found in losses.items()}
     errors = {mark: stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0 for mark, found in losses.items()}
     total = sum(max(log.points[-1][0], seconds) for log in logs if log.points)
-    share = 1.0 - sum(log.training for log in logs) / total if total else math.nan
-    return Row(problem, method, len(logs), seconds, means, errors, mean(len(log.points) for log in logs), share)
+    deciding = sum(log.deciding for log in logs) / total if total else math.nan
+    training = sum(log.training for log in logs) / total if total else math.nan
+    times = [seconds * i / CURVE_POINTS for i in range(1, CURVE_POINTS + 1)]
+    curve = [(t, mean(log.at(t) for log in logs)) for t in times]
+    curve = [(t, loss) for t, loss in curve if math.isfinite(loss)]
+    epochs = mean(len(log.points) for log in logs)
+    return Row(problem, method, len(logs), seconds, means, errors, epochs, deciding, training, curve)
 
 
 def reached(logs: list[Log], loss: float, seconds: float) -> float | None:
@@ -274,10 +299,34 @@ def race(problem: Problem, methods: list[str], seeds: int, seconds: float) -> li
         shown = "  ".join(f"{mark} s {row.losses[mark]:.4f} ± {row.errors[mark]:.4f}" for mark in row.losses)
         when = "never" if row.reached is None else f"{row.reached:.0f} s"
         print(
-            f"{row.problem:<13} {row.method:<15} {shown}  deciding {row.deciding:4.0%}  best rival's loss: {when}",
+            f"{row.problem:<13} {row.method:<15} {shown}  deciding {row.deciding:4.0%}  "
+            f"training {row.training:4.0%}  best rival's loss: {when}",
             flush=True,
         )
     return rows
+
+
+def draw(rows: list[dict[str, Any]], file: Path) -> None:
+    """The mean of the lowest losses against seconds, one panel for each problem."""
+    from plotly.subplots import make_subplots
+
+    from freezethaw.figures.image import write_png
+    from freezethaw.figures.style import COLOURS
+
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    figure = make_subplots(1, len(problems), subplot_titles=problems, horizontal_spacing=0.06)
+    for row in rows:
+        times, losses = zip(*row["curve"], strict=True)
+        color = COLOURS[methods.index(row["method"])]
+        line = {"color": color, "width": 3 if row["method"] == OURS else 1.5}
+        column = problems.index(row["problem"]) + 1
+        figure.add_scatter(x=times, y=losses, name=row["method"], line=line, showlegend=column == 1, row=1, col=column)
+    figure.update_yaxes(type="log", title_text="lowest validation loss", col=1)
+    figure.update_yaxes(type="log")
+    figure.update_xaxes(title_text="seconds")
+    figure.update_layout(template="plotly_white", legend={"orientation": "h", "y": -0.25})
+    write_png(figure, file, 360 * len(problems), 360)
 
 
 def main() -> None:
@@ -287,7 +336,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--plot", action="store_true", help=f"only draw {PICTURE.name} from what is recorded")
     given = parser.parse_args()
+    if given.plot:
+        draw(json.loads(given.out.read_text())["rows"], PICTURE)
+        return
     rows: list[Row] = []
     for name in given.problems:
         problem = PROBLEMS[name]()

@@ -14,11 +14,13 @@ import resource
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 import freezethaw as ft
+from benchmarks import records
 from benchmarks.scores import print_table
 from freezethaw.model.inference import Target
 from freezethaw.model.loss_units import Observations, gather, specify
@@ -110,6 +112,24 @@ def evaluation(epochs: int, runs: int, model: str) -> dict[str, float]:
     }
 
 
+def tpe_suggestion(trials: int = 200) -> float:
+    """Median seconds of one suggestion of Optuna's multivariate TPE after so many trials: the yardstick."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # multivariate is an experimental option
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(multivariate=True, seed=0))
+    seconds = []
+    for _ in range(trials + 20):
+        start = time.perf_counter()
+        trial = study.ask()
+        x = [trial.suggest_float(f"x{i}", 0.0, 1.0) for i in range(DIMENSIONS)]
+        seconds.append(time.perf_counter() - start)
+        study.tell(trial, curve(np.array(x), MAX_EPOCHS, np.random.default_rng(trial.number))[-1])
+    return float(np.median(seconds[trials - 20 :]))
+
+
 def first_ask() -> float:
     """Seconds of the first ask of a process, imports included."""
     code = "import freezethaw as ft; ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=9).ask()"
@@ -139,16 +159,24 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(RUNS), choices=list(RUNS))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
-    results: dict = {"first_ask_of_a_process": min(first_ask() for _ in range(3)), "decision": {}, "model": {}}
+    results: dict = {
+        "commit": records.commit(),
+        "first_ask_of_a_process": min(first_ask() for _ in range(3)),
+        "tpe_suggestion": tpe_suggestion(),
+        "decision": {},
+        "model": {},
+    }
     body = []
     for size in args.sizes:
         count = 100 if size <= 1000 else 12 if size <= 5000 else 4
         found = results["decision"][size] = decisions(size, RUNS[size], count)
         cells = [f"{1e3 * found[k]:.0f}" for k in ("first", "median", "p99", "worst")]
-        body.append([f"{size} epochs, {RUNS[size]} runs", *cells, f"{found['megabytes']:.0f}"])
+        cells += [f"{found['megabytes']:.0f}", f"{found['median'] / results['tpe_suggestion']:.1f}"]
+        body.append([f"{size} epochs, {RUNS[size]} runs", *cells])
         results["model"][size] = {m: evaluation(size, RUNS[size], m) for m in ("paper", "drift")}
     print("one decision (ask + tell), milliseconds")
-    print_table(["observed", "first", "median", "p99", "worst", "MB"], body)
+    print_table(["observed", "first", "median", "p99", "worst", "MB", "median / TPE"], body)
+    print(f"one suggestion of Optuna's multivariate TPE at 200 trials: {1e3 * results['tpe_suggestion']:.1f} ms")
     body = [
         [f"{size} {model}", str(e["rows"]), *(f"{1e3 * e[k]:.2f}" for k in ("cholesky", "length", "time", "condition"))]
         for size, models in results["model"].items()

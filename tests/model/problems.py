@@ -32,14 +32,14 @@ def evidence_at(target, values):
 BASES = {1: ("level",), 2: ("level", "drop"), 3: ("level", "drop", "drift")}
 
 
-def dense_basis(q, alpha, beta, horizon):
+def dense_basis(q, alpha, beta, horizon, tilt=0.0):
     def fall(t):
         return (beta / (t + beta)) ** alpha
 
     def basis(t):
         t = np.asarray(t, float)
         drop = (fall(t) - fall(horizon)) / (fall(1.0) - fall(horizon)) - 0.5
-        columns = [np.ones_like(t), drop, np.log(np.minimum(t, horizon)) / np.log(horizon) - 0.5]
+        columns = [1.0 + tilt * drop, drop, np.log(np.minimum(t, horizon)) / np.log(horizon) - 0.5]
         return np.stack(columns[:q], axis=1)
 
     return basis
@@ -90,6 +90,8 @@ class Problem:
             values[f"warp.a.{d}"], values[f"warp.b.{d}"] = np.exp(0.5 * rng.standard_normal(2))
         if rng.random() < 0.5:
             values["luck"] = 10 ** rng.uniform(-3, 0.5)
+        if rng.random() < 0.5:
+            values["tilt"] = rng.standard_normal()
         return {name: float(v) for name, v in values.items()}
 
     def fast(self):
@@ -107,7 +109,7 @@ class Problem:
     def dense(self, scales=None):
         v, q = self.values, self.q
         return Dense(
-            basis=dense_basis(q, v["alpha"], v["beta"], self.horizon),
+            basis=dense_basis(q, v["alpha"], v["beta"], self.horizon, v.get("tilt", 0.0)),
             residual=lambda t, u: (v["beta"] / (t[:, None] + u[None, :] + v["beta"])) ** v["alpha"],
             noise=v["noise"],
             means=np.array([v["mean"], 0.0, 0.0])[:q],

@@ -247,7 +247,7 @@ def drift_problem(seed):
 
     def dense(scales):
         return Dense(
-            basis=dense_basis(3, values["alpha"], values["beta"], horizon),
+            basis=dense_basis(3, values["alpha"], values["beta"], horizon, values["tilt"]),
             residual=smooth,
             noise=values["noise"],
             means=np.zeros(3),

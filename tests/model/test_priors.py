@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.integrate import cumulative_simpson, quad
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 
-from freezethaw.model.priors import Horseshoe, LogNormal, Uniform
+from freezethaw.model.priors import Horseshoe, LogNormal, Normal, Uniform
 
 KEPT, CAUGHT = 1e-3, 1e-6
 DRAWS = 50_000
@@ -151,3 +151,11 @@ def test_an_empty_uniform_fixes_the_value():
     assert prior.log_density(0.7) == 0.0
     assert prior.log_density(0.7001) == -math.inf
     assert prior.nearest(5.0) == 0.7
+
+
+def test_the_normal_is_the_one_of_scipy():
+    prior = Normal(0.3, 0.5)
+    x = np.linspace(-3.0, 3.0, 13)
+    np.testing.assert_allclose(prior.log_density(x), norm.logpdf(x, 0.3, 0.5), rtol=1e-12)
+    assert kstest(prior.sample(np.random.default_rng(3), DRAWS), norm(0.3, 0.5).cdf).pvalue > KEPT
+    np.testing.assert_array_equal(prior.nearest(x), x)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import freezethaw as ft
+from freezethaw.decide.configurations import Configurations, Neighbours
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.loss_units import Observations
 from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
 from freezethaw.policy import improvement_rate
 from freezethaw.policy.acquisition import LEADING_RUNS, Options
+from freezethaw.records import Run
 
 MAX_EPOCHS = 30
 
@@ -62,3 +67,54 @@ def test_nothing_costly_is_computed_for_what_is_screened_out(monkeypatch):
     ((runs, new),) = predicted  # nothing costly is done for all 40 and 20
     assert 20 <= runs <= 20 + LEADING_RUNS
     assert new == 5
+
+
+class Around:
+    """Neighbours at fixed steps from each candidate."""
+
+    def __init__(self, candidates, steps):
+        self.candidates, self.steps = candidates, steps
+
+    def __call__(self, centres):
+        count, each = len(self.candidates), len(self.steps)
+        numbers = (count + each * centres[:, None] + np.arange(each)).reshape(-1)
+        features = np.clip(self.candidates[centres][:, None, :] + self.steps, 0, 1).reshape(-1, 2)
+        return Neighbours(numbers, np.repeat(centres, each), features)
+
+
+def test_a_neighbour_scores_as_if_it_were_a_candidate_and_wins_if_it_is_best():
+    found, may = forecaster(3, 12), options(12, np.random.default_rng(3))
+    steps = np.array([[0.02, -0.03], [-0.1, 0.05], [0.0, 0.1]])
+    around = Around(may.candidates, steps)
+    refined = improvement_rate.choose(found, replace(may, neighbours=around), np.random.default_rng(3))
+    near = [entry for entry in refined.basket if entry.candidate is not None and entry.candidate >= 20]
+    assert near
+    # the same configurations as ordinary candidates, all of which are compared
+    centres = np.unique([(entry.candidate - 20) // 3 for entry in near])
+    numbers, features = around(centres).numbers, around(centres).features
+    listed = np.concatenate([may.candidates, features])
+    more = np.zeros(len(listed))
+    whole = replace(may, candidates=listed, score_factor_new=more + 1, switch_cost_new=more)
+    expected = improvement_rate.choose(found, whole, np.random.default_rng(3))
+    scores = {entry.candidate: entry.score for entry in expected.basket if entry.candidate is not None}
+    for entry in near:
+        place = 20 + int(np.flatnonzero(numbers == entry.candidate)[0])
+        if place in scores:  # else it was screened out there
+            assert entry.score == pytest.approx(scores[place], rel=0.05)  # on another grid of epochs
+    assert refined.winner.score >= improvement_rate.choose(found, may, np.random.default_rng(3)).winner.score
+
+
+def test_neighbours_of_proposals_are_numbered_and_never_a_configuration_that_was_started():
+    space = ft.Space(a=ft.Int(0, 400), b=ft.Choice("x", "y"))
+    configurations = Configurations(space, None)
+    runs = [Run(n + 1, {"a": n, "b": "x"}, (1.0,), (1.0,)) for n in range(300)]
+    candidates = configurations.new(runs, runs[:3], 1, np.random.default_rng(0))
+    near = candidates.neighbours(np.arange(len(candidates)))
+    assert len(near.numbers)
+    assert near.numbers.min() >= len(candidates)
+    np.testing.assert_array_equal(near.features, candidates.at(near.numbers))
+    started = {space.key(run.config) for run in runs}
+    for number, features in zip(near.numbers[:200], near.features[:200], strict=True):
+        config = candidates.config(int(number))
+        assert space.key(config) not in started
+        np.testing.assert_allclose(space.features(config), features, atol=1e-12)

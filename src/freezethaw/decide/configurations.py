@@ -1,6 +1,7 @@
 """Configurations as the model sees them, and those that may be started: from a list, or proposed from the space.
 
-Proposals are a low-discrepancy sample of the space, refined around the best configurations so far.
+Proposals are a low-discrepancy sample of the space and points around the best configurations so far. Each proposal has
+neighbours, with which the policy refines its best ones.
 """
 
 from __future__ import annotations
@@ -17,12 +18,23 @@ from freezethaw.records import Config, Run
 from freezethaw.space import Space
 
 Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 LISTED = 256  # candidates of a longer list that are compared in one decision, drawn at random
 EVEN = 192  # proposals from the low-discrepancy sequence
 NEAR = 64  # proposals around the best runs
 STEPS = (0.02, 0.05, 0.15)  # standard deviations of the steps away from a good configuration, in the unit cube
 GUESS_STEP = 0.1
+NEIGHBOURS = 6  # of each proposal
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Configurations near some candidates that may be started too."""
+
+    numbers: IntArray  # (n,) after those of the C candidates
+    centres: IntArray  # (n,) the candidate that each is near to
+    features: Array  # (n, columns)
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,21 @@ class Candidates:
 
     features: Array  # (C, columns)
     config: Callable[[int], Config]
+    neighbours: Callable[[IntArray], Neighbours] | None = None  # of some candidates; None if there are none
+    every_neighbour: Callable[[IntArray], Array] | None = None  # (n, columns) features, by number
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def at(self, indices: IntArray) -> Array:
+        """Features of candidates and of neighbours."""
+        count = len(self)
+        found = np.empty((len(indices), self.features.shape[1]))
+        own = indices < count
+        found[own] = self.features[indices[own]]
+        if self.every_neighbour is not None:
+            found[~own] = self.every_neighbour(indices[~own])
+        return found
 
 
 class Configurations:
@@ -104,7 +128,26 @@ class Configurations:
         _, first = np.unique(features, axis=0, return_index=True)
         kept = np.sort(first)
         kept = kept[_unstarted_rows(features[kept], started, repeats)]
-        return Candidates(features[kept], lambda i: space.config(units[kept[i]]))
+        units, features = units[kept], features[kept]
+        count, steps = len(units), random_steps(NEIGHBOURS, d, rng)  # the same steps for all: there is nothing to store
+
+        def unit_of(numbers: IntArray) -> Array:
+            centres, which = np.divmod(numbers - count, NEIGHBOURS)
+            return np.asarray(np.clip(units[centres] + steps[which], 0.0, 1.0))
+
+        def of_neighbours(numbers: IntArray) -> Array:
+            return self._features_of_units(unit_of(numbers))
+
+        def neighbours(centres: IntArray) -> Neighbours:
+            numbers = (count + NEIGHBOURS * centres[:, None] + np.arange(NEIGHBOURS)).reshape(-1)
+            around = of_neighbours(numbers)
+            kept = _unstarted_rows(around, started, repeats)
+            return Neighbours(numbers[kept], np.repeat(centres, NEIGHBOURS)[kept], around[kept])
+
+        def config(i: int) -> Config:
+            return space.config(units[i] if i < count else unit_of(np.array([i]))[0])
+
+        return Candidates(features, config, neighbours, of_neighbours)
 
     def _within_bounds(self, config: Config) -> bool:
         """Whether a configuration lies within the current bounds."""
@@ -133,13 +176,18 @@ def low_discrepancy(count: int, dimensions: int, rng: np.random.Generator) -> Ar
 
 
 def near(centres: Array, count: int, rng: np.random.Generator) -> Array:
-    """Points around good ones: steps of several sizes, in some of the dimensions only."""
+    """Points around good ones."""
     if not len(centres):
         return np.empty((0, centres.shape[1]))
     chosen = centres[rng.integers(len(centres), size=count)]
+    return np.asarray(np.clip(chosen + random_steps(count, chosen.shape[1], rng), 0.0, 1.0))
+
+
+def random_steps(count: int, dimensions: int, rng: np.random.Generator) -> Array:
+    """(count, dimensions) steps of several sizes, in some of the dimensions only."""
     size = rng.choice(STEPS, size=(count, 1))
-    moved = rng.random(chosen.shape) < np.maximum(0.5, 1.0 / chosen.shape[1])
-    return np.asarray(np.clip(chosen + size * moved * rng.standard_normal(chosen.shape), 0.0, 1.0))
+    moved = rng.random((count, dimensions)) < max(0.5, 1.0 / dimensions)
+    return np.asarray(size * moved * rng.standard_normal((count, dimensions)))
 
 
 def around_guesses(space: Space, count: int, rng: np.random.Generator) -> Array:

@@ -127,7 +127,8 @@ def _choose(
         return _at_random(frozen, candidates, rng)
     costs = costs_in_epochs(definition.prices, state, left)
     options = _options(definition, state, cache, inference, frozen, candidates.features, costs)
-    choice = policy(inference.forecaster, replace(options, epochs_left=left), rng)
+    options = replace(options, epochs_left=left, neighbours=candidates.neighbours)
+    choice = policy(inference.forecaster, options, rng)
     epochs = 1
     if definition.policy == "improvement_rate":  # the paper's policy does not plan
         spare = left - state.max_epochs if definition.finish_best else left
@@ -195,7 +196,7 @@ def _draft(
     best = float(transform.from_model(np.dot(inference.forecaster.weights, choice.incumbents)))
     shares = [(0, choice.winner.granted)]
     if epochs > 1:
-        similar = similarities(choice.basket, candidates.features, inference.forecaster)
+        similar = similarities(choice.basket, candidates, inference.forecaster)
         shares = share_out(choice.basket, epochs, [entry.epoch for entry in basket], state.max_epochs, similar)
     granted = int(min(shares[0][1], state.max_epochs - first.epoch, left))
     _, slope = transform.with_slope(best)

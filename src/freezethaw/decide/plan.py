@@ -14,6 +14,7 @@ from statistics import median, median_low
 import numpy as np
 from numpy.typing import NDArray
 
+from freezethaw.decide.configurations import Candidates
 from freezethaw.model.correlation import correlation
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.policy.acquisition import ScoredEntry
@@ -88,11 +89,12 @@ def share_out(
     return [(i, shares[i]) for i in chosen]
 
 
-def similarities(basket: Sequence[ScoredEntry], features: Array, forecaster: Forecaster) -> Array:
+def similarities(basket: Sequence[ScoredEntry], candidates: Candidates, forecaster: Forecaster) -> Array:
     """(B, B) correlation between the new configurations of a basket, averaged over samples; zero for old runs."""
     found = np.zeros((len(basket), len(basket)))
     new = np.array([i for i, entry in enumerate(basket) if entry.candidate is not None], dtype=np.int64)
     if len(new):
-        inputs = forecaster.posterior.new_inputs(features[[basket[i].candidate for i in new]])
+        indices = np.array([entry.candidate for entry in basket if entry.candidate is not None], dtype=np.int64)
+        inputs = forecaster.posterior.new_inputs(candidates.at(indices))
         found[np.ix_(new, new)] = np.tensordot(forecaster.weights, correlation(inputs, inputs), axes=1)
     return found

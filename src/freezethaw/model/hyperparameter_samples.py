@@ -53,10 +53,11 @@ class HyperparameterSamples:
         transform: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in units.pop("transform").items()
         }
+        added = {} if stored["model"] == "paper" else {"tilt": 0.0}  # of studies that were stored before it existed
         return cls(
             stored["model"],
             LossUnits(Transform(**transform), **units),
-            tuple(dict(values) for values in stored["samples"]),
+            tuple(added | values for values in stored["samples"]),
             tuple(stored["log_weights"]),
             tuple(stored["log_evidences"]),
             stored["turn"],

@@ -60,6 +60,27 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
+class Normal:
+    """Normal with mean `location` and standard deviation `scale`."""
+
+    location: float
+    scale: float
+
+    def log_density(self, x: ArrayLike) -> Array:
+        """Log density at x."""
+        z = (np.asarray(x, dtype=np.float64) - self.location) / self.scale
+        return np.asarray(-0.5 * z * z - math.log(self.scale) - 0.5 * LOG_2PI)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        """(count,) independent draws."""
+        return rng.normal(self.location, self.scale, count)
+
+    def nearest(self, x: ArrayLike) -> Array:
+        """Every value has positive density."""
+        return np.asarray(x, dtype=np.float64)
+
+
+@dataclass(frozen=True)
 class Uniform:
     """Constant between `lower` and `upper`; lower = upper fixes the value."""
 

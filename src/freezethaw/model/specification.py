@@ -20,7 +20,7 @@ import numpy as np
 from freezethaw.errors import ModelError
 from freezethaw.model.curves import Array
 from freezethaw.model.kernels import exponential_decay, over_pairs, smooth_in_log_time
-from freezethaw.model.priors import Horseshoe, LogNormal, Prior, Uniform
+from freezethaw.model.priors import Horseshoe, LogNormal, Normal, Prior, Uniform
 from freezethaw.model.scales import ScaleModel
 from freezethaw.model.summaries import TimeModel
 
@@ -50,6 +50,17 @@ def _drop(t: Array, v: Values, horizon: float) -> Array:
     return np.asarray(0.5 - decayed(t) / decayed(np.array(max(horizon, 2.0))))
 
 
+def _level(t: Array, v: Values, horizon: float) -> Array:
+    """One at all epochs; with the hyperparameter `tilt` more at the first epoch and less at the last, or vice versa.
+
+    The tilt is the regression of the drop on the level over configurations. It lets the losses of the first epoch vary
+    less between configurations than those of the last: at tilt -2 all runs start at the same level, such as that of
+    chance, and -2 to 2 spans both extremes. Without it both would vary equally, and runs that all start alike would be
+    expected to end alike.
+    """
+    return 1.0 + np.asarray(v["tilt"])[..., None] * _drop(t, v, horizon) if "tilt" in v else np.ones_like(t)
+
+
 def _drift(t: Array, horizon: float) -> Array:
     """Increases linearly in log time from -1/2 to 1/2 at the horizon, then stays: slow change in either direction."""
     return np.asarray(np.log(np.minimum(t, horizon)) / math.log(max(horizon, 2.0)) - 0.5)
@@ -57,7 +68,7 @@ def _drift(t: Array, horizon: float) -> Array:
 
 # name: (function, names of the hyperparameters it needs)
 BASIS: Mapping[str, tuple[BasisFunction, tuple[str, ...]]] = {
-    "level": (lambda t, v, horizon: np.ones_like(t), ()),
+    "level": (_level, ()),
     "drop": (_drop, ("alpha", "beta")),
     "drift": (lambda t, v, horizon: _drift(t, horizon), ()),
 }
@@ -136,7 +147,8 @@ class Specification:
     def time_names(self) -> tuple[str, ...]:
         """Hyperparameters of basis functions, residual kernel and noise."""
         needed = [BASIS[b][1] for b in self.basis] + [RESIDUAL[self.residual][1]]
-        return (*dict.fromkeys(name for names in needed for name in names), "noise")
+        tilt = ("tilt",) if "tilt" in self.priors else ()
+        return (*dict.fromkeys(name for names in needed for name in names), *tilt, "noise")
 
     def level_names(self) -> tuple[str, ...]:
         """Hyperparameters on which neither the summaries of the curves nor the correlation of runs depends."""
@@ -147,7 +159,7 @@ class Specification:
     def parameters(self, geometry: Geometry) -> tuple[Parameter, ...]:
         """All hyperparameters in the order in which the sampler updates them."""
         found = [Parameter(name, self.priors[name], "level", name != "mean") for name in self.level_names()]
-        found += [Parameter(name, self.priors[name], "time") for name in self.time_names()]
+        found += [Parameter(name, self.priors[name], "time", name != "tilt") for name in self.time_names()]
         found += [Parameter("luck", self.priors["luck"], "space")] if "luck" in self.priors else []
         for g in range(geometry.count):
             found += self._dimension(g, [c for c, group in enumerate(geometry.lengths) if group == g], geometry)
@@ -236,6 +248,7 @@ def drift(dimensions: int, horizon: float) -> Specification:
             "drift.variance": variance(0.2, 0.7),
             "alpha": LogNormal(0.0, 0.7),
             "beta": LogNormal(math.log(2.0), 1.0),
+            "tilt": Normal(0.0, 0.5),
             "smooth.variance": variance(0.2, 1.0),
             "smooth.length": LogNormal(math.log(1.5), 0.7),
             "noise": LogNormal(2 * math.log(0.03), 3.0, NOISE_FLOOR),

@@ -6,9 +6,9 @@ Paper: section 2.2 (expected improvement, equation 3). The grid of epochs, the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,22 @@ IntArray = NDArray[np.int64]
 
 SQRT_2PI = np.sqrt(2 * np.pi)
 LEADING_RUNS = 8  # the incumbent is searched among this many runs with the lowest measured losses
+
+
+class Near(Protocol):
+    """Further configurations that may be started, near some of the candidates."""
+
+    @property
+    def numbers(self) -> IntArray:
+        """(n,) numbers after those of the candidates."""
+
+    @property
+    def centres(self) -> IntArray:
+        """(n,) the candidate that each is near to."""
+
+    @property
+    def features(self) -> Array:
+        """(n, D)."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,7 @@ class Options:
     switch_cost_old: Array  # (R,)
     switch_cost_new: Array  # (C,)
     epochs_left: float = np.inf  # epochs that the whole study may still spend
+    neighbours: Callable[[IntArray], Near] | None = None  # configurations near these candidates, if there are any
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class ScoredEntry:
     """One entry of the basket with its score."""
 
     run: int | None  # index among the curves
-    candidate: int | None  # index among the candidates
+    candidate: int | None  # index among the candidates, or number of a neighbour
     score: float
     to_epoch: int  # the horizon with the largest score
     chance: float  # probability of beating the incumbent there (improvement rate), or P_min (entropy search)

@@ -1,12 +1,13 @@
 """The improvement rate: expected improvement per epoch, maximised over horizons. The default policy; not in the paper.
 
 Old runs and new configurations are compared under all hyperparameter samples. If there are many, a cheap upper bound
-of the score under a few samples selects those that are compared.
+of the score under a few samples selects those that are compared. Then the best new configurations are compared with
+configurations near them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from freezethaw.model.posterior import Posterior
 from freezethaw.model.predictions import Predict, Predictions, predict, predict_upper_bound
 from freezethaw.policy.acquisition import (
     Choice,
+    Near,
     Options,
     ScoredEntry,
     decision_epochs,
@@ -29,8 +31,9 @@ from freezethaw.policy.surprise import SPREAD, surprises
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-OLD_BASKET, NEW_BASKET = 20, 20  # how many of each are compared under all samples
+OLD_BASKET, NEW_BASKET = 20, 16  # how many of each are compared under all samples
 SCREENING_SAMPLES = 2  # whose upper bounds select them
+REFINED = 4  # new configurations near which others are compared too
 KEPT = 30  # entries of the basket that are kept with the decision, best first
 GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next epoch of each run is added to the former
 
@@ -47,8 +50,27 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
         runs = np.argsort(-bounds[: len(runs)])[:OLD_BASKET]
     found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates, GROWTH, predict)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(index)) for index in candidates]
-    best = np.argsort(-found.scores, kind="stable")[:KEPT]
-    return Choice(tuple(found.entry(p, *members[p]) for p in best), tuple(found.incumbents.tolist()))
+    scored = [(score, found, p, *members[p]) for p, score in enumerate(found.scores.tolist())]
+    if options.neighbours is not None and len(candidates):
+        near = options.neighbours(candidates[np.argsort(-found.scores[len(runs) :])[:REFINED]])
+        if len(near.numbers):
+            around = _compare_near(forecaster, options, near, found.incumbents)
+            scored += [(score, around, p, None, int(near.numbers[p])) for p, score in enumerate(around.scores.tolist())]
+    best = sorted(scored, key=lambda each: -each[0])[:KEPT]
+    entries = tuple(group.entry(p, run, candidate) for _, group, p, run, candidate in best)
+    return Choice(entries, tuple(found.incumbents.tolist()))
+
+
+def _compare_near(forecaster: Forecaster, options: Options, near: Near, incumbents: Array) -> _Comparison:
+    """Compare configurations near the candidates, whose factors and costs are about those of the candidates."""
+    around = replace(
+        options,
+        candidates=near.features,
+        score_factor_new=options.score_factor_new[near.centres],
+        switch_cost_new=options.switch_cost_new[near.centres],
+    )
+    none, every = np.empty(0, dtype=np.int64), np.arange(len(near.features))
+    return _compare(forecaster.posterior, forecaster.weights, around, none, every, GROWTH, predict, incumbents)
 
 
 def draw_samples(forecaster: Forecaster, count: int, rng: np.random.Generator) -> IntArray:
@@ -90,18 +112,23 @@ def _compare(
     new: IntArray,
     growth: float,
     predict: Predict,
+    incumbents: Array | None = None,
 ) -> _Comparison:
-    """Compare the options `old` among the runs and `new` among the candidates, under S weighted samples."""
+    """Compare the options `old` among the runs and `new` among the candidates, under S weighted samples.
+
+    `incumbents` are those of the samples, if they are known.
+    """
     lengths = posterior.curves.last_epochs
-    leaders, runs = leading_runs(posterior), options.runs[old]
+    leaders = leading_runs(posterior) if incumbents is None else np.empty(0, dtype=np.int64)
+    runs = options.runs[old]
     nearest = lengths[leaders] if growth > GROWTH else np.concatenate([lengths[leaders], lengths[runs] + 1.0])
     epochs = decision_epochs(options.max_epochs, nearest, growth)
     others = np.setdiff1d(leaders, runs)  # leading runs are predicted too: one of them is the incumbent
     predictions = predict(posterior, np.concatenate([others, runs]), options.candidates[new], epochs)
-    places = {int(run): place for place, run in enumerate(np.concatenate([others, runs]))}
-    incumbents = incumbents_of(
-        predictions.mean[..., [places[int(run)] for run in leaders], :], epochs, lengths[leaders]
-    )
+    if incumbents is None:
+        places = {run: place for place, run in enumerate([*others.tolist(), *runs.tolist()])}
+        leading = predictions.mean[..., [places[run] for run in leaders.tolist()], :]
+        incumbents = incumbents_of(leading, epochs, lengths[leaders])
     predictions = predictions.without(len(others))
     done = np.concatenate([lengths[runs], np.zeros(len(new))])
     switch_cost = np.concatenate([options.switch_cost_old[old], options.switch_cost_new[new]])
