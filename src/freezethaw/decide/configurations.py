@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from freezethaw.decide.earlier import EarlierInputs, EarlierStudy
 from freezethaw.errors import SpaceError
+from freezethaw.model.specification import Geometry
 from freezethaw.records import Config, Run
 from freezethaw.space import Space
 
@@ -67,20 +70,41 @@ class Configurations:
     bounds may be changed during a study; the model's features are those of the union.
     """
 
-    def __init__(self, space: Space, candidates: Sequence[Config] | None, union: Space | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        candidates: Sequence[Config] | None,
+        union: Space | None = None,
+        earlier: Sequence[EarlierStudy] = (),
+    ) -> None:
         self.space, self.union = space, union or space
+        self.earlier = EarlierInputs(earlier, self.union)
         self.candidates = candidates
-        self._listed = self.union.features_of(candidates or ())
+        self._listed = self.features_of(candidates or ())
         self._listed_keys = [self.union.key(c) for c in candidates or ()]
         self._features: dict[int, Array] = {}
         self._keys: dict[int, Hashable] = {}
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Length scale and warping of each column of the features: an earlier study has a length scale of its own."""
+        lengths, count = self.union.lengths, len(self.earlier.studies)
+        first = max(lengths, default=-1) + 1
+        return Geometry((*lengths, *range(first, first + count)), (*self.union.warped, *(False,) * count))
+
+    def features_of(self, configs: Sequence[Config]) -> Array:
+        """(N, columns) of configurations, with the inputs that earlier studies give."""
+        return self._with_earlier(self.union.features_of(configs))
+
+    def _with_earlier(self, features: Array) -> Array:
+        return np.hstack([features, self.earlier.of(features)]) if self.earlier.studies else features
 
     def features(self, runs: Sequence[Run]) -> Array:
         """(N, columns) of these runs."""
         for run in runs:
             if run.number not in self._features:
-                self._features[run.number] = self.union.features(run.config)
-        columns = len(self.union.lengths)
+                self._features[run.number] = self.features_of([run.config])[0]
+        columns = len(self.geometry.lengths)
         return np.array([self._features[run.number] for run in runs]).reshape(len(runs), columns)
 
     def new(self, runs: Sequence[Run], best: Sequence[Run], repeats: int, rng: np.random.Generator) -> Candidates:
@@ -88,6 +112,7 @@ class Configurations:
         if self.candidates is not None:
             return self._unstarted(self.candidates, runs, repeats, rng)
         centres = [run.config for run in best if self._within_bounds(run.config)]
+        centres += [config for config in self.earlier.best if self._within_bounds(config)]
         return self._propose(centres, self.features(runs), repeats, rng)
 
     def _unstarted(
@@ -111,7 +136,7 @@ class Configurations:
         space, d = self.space, len(self.space)
         if space.size <= EVEN + NEAR:
             configs = list(space.enumerate())
-            features = self.union.features_of(configs)
+            features = self.features_of(configs)
             kept = _unstarted_rows(features, started, repeats)
             return Candidates(features[kept], lambda i: configs[kept[i]])
         guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
@@ -121,7 +146,7 @@ class Configurations:
                 around_guesses(space, guessed, rng),
                 low_discrepancy(EVEN - guessed, d, rng),
                 near(centres, NEAR if best else 0, rng),
-                centres if repeats > 1 else np.empty((0, d)),
+                centres if repeats > 1 or self.earlier.studies else np.empty((0, d)),
             ]
         )
         features = self._features_of_units(units)
@@ -162,8 +187,8 @@ class Configurations:
     def _features_of_units(self, units: Array) -> Array:
         """(C, columns) of points in the cube of `space`."""
         if self.union is self.space:
-            return self.space.features_of_units(units)
-        return self.union.features_of([self.space.config(unit) for unit in units])
+            return self._with_earlier(self.space.features_of_units(units))
+        return self.features_of([self.space.config(unit) for unit in units])
 
 
 def low_discrepancy(count: int, dimensions: int, rng: np.random.Generator) -> Array:

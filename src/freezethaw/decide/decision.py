@@ -30,6 +30,7 @@ POLICIES: dict[str, Policy | None] = {
     "random": None,
 }
 ENDED = ("finished", "diverged", "failed")
+FIRST_FROM_EARLIER = 4  # new runs of a study that learns from earlier ones: those that they expect to be best
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -101,9 +102,24 @@ def _first(
         return _without_scores(waiting, waiting.config, "start a run that was cancelled before its first epoch")
     candidates = _new_runs(definition, state, cache, rng)
     _require([], candidates, state)
+    if definition.learn_from:
+        return _expected_to_be_best(definition, state, cache, candidates)
     # the first proposals are those near the user's guesses; of a list, any candidate
     place = 0 if definition.candidates is None else int(rng.integers(len(candidates)))
     return _without_scores(None, candidates.config(place), "start a new run: no loss is known yet")
+
+
+def _expected_to_be_best(
+    definition: StudyDefinition, state: StudyState, cache: InferenceCache, candidates: Candidates
+) -> DecisionDraft:
+    """The new configuration with the lowest loss expected in one of the earlier studies, which take turns."""
+    which = len(state.runs) % len(definition.learn_from)
+    expected = cache.configurations.earlier.of(candidates.features[:, : len(cache.configurations.union.lengths)])
+    place = int(expected[:, which].argmin())
+    study = definition.learn_from[which]
+    loss = study.loss(float(expected[place, which]))
+    text = f"start a new run: study {study.name} expects the best result there ({loss:.4g} in that study)"
+    return _without_scores(None, candidates.config(place), text)
 
 
 def _choose(
@@ -122,6 +138,8 @@ def _choose(
     if fresh:
         return _without_scores(fresh[0], fresh[0].config, "start a run that was cancelled before its first epoch")
     _require(frozen, candidates, state)
+    if definition.learn_from and len(state.runs) < FIRST_FROM_EARLIER and len(candidates):
+        return _expected_to_be_best(definition, state, cache, candidates)
     policy = POLICIES[definition.policy]
     if policy is None:
         return _at_random(frozen, candidates, rng)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from freezethaw.decide.earlier import EarlierStudy
 from freezethaw.errors import StudyError
 from freezethaw.records import Budget, Config, Prices, direction_sign
 from freezethaw.space import Space
@@ -32,6 +33,7 @@ class StudyDefinition:
     stopped: bool = False  # by the user
     banned: tuple[int, ...] = ()  # runs that the user does not want advanced
     pinned: tuple[int, ...] = ()  # runs whose checkpoints are kept regardless of the disk budget
+    learn_from: tuple[EarlierStudy, ...] = ()  # summaries of earlier studies
 
     def __post_init__(self) -> None:
         _check_choice("direction", self.direction, ("minimize", "maximize"))
@@ -52,19 +54,24 @@ class StudyDefinition:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings. What the user did to a running study is included only if something was done."""
         user = {"stopped": self.stopped, "banned": list(self.banned), "pinned": list(self.pinned)}
-        return {key: value for key, value in user.items() if value} | {
-            "space": self.space.to_dict(),
-            "max_epochs": self.max_epochs,
-            "direction": self.direction,
-            "seed": self.seed,
-            "policy": self.policy,
-            "model": self.model,
-            "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
-            "budget": asdict(self.budget),
-            "finish_best": self.finish_best,
-            "prices": None if self.prices is None else asdict(self.prices),
-            "repeats": self.repeats,
-        }
+        learnt = {"learn_from": [earlier.to_dict() for earlier in self.learn_from]} if self.learn_from else {}
+        return (
+            {key: value for key, value in user.items() if value}
+            | learnt
+            | {
+                "space": self.space.to_dict(),
+                "max_epochs": self.max_epochs,
+                "direction": self.direction,
+                "seed": self.seed,
+                "policy": self.policy,
+                "model": self.model,
+                "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
+                "budget": asdict(self.budget),
+                "finish_best": self.finish_best,
+                "prices": None if self.prices is None else asdict(self.prices),
+                "repeats": self.repeats,
+            }
+        )
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> StudyDefinition:
@@ -85,6 +92,7 @@ class StudyDefinition:
             stopped=bool(plain.get("stopped")),
             banned=tuple(plain.get("banned", ())),
             pinned=tuple(plain.get("pinned", ())),
+            learn_from=tuple(EarlierStudy.from_dict(earlier) for earlier in plain.get("learn_from", ())),
         )
 
 

@@ -23,7 +23,6 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.loss_units import Observations
 from freezethaw.model.sequential import initialise, update
-from freezethaw.model.specification import Geometry
 from freezethaw.records import Decision, Run, StudyState
 from freezethaw.space import Space
 
@@ -49,9 +48,7 @@ class InferenceCache:
     def __init__(self, definition: StudyDefinition, union: Space | None = None) -> None:
         """`union` holds all versions of the space (see `Configurations`)."""
         self.definition = definition
-        self.configurations = Configurations(definition.space, definition.candidates, union)
-        union = self.configurations.union
-        self.geometry = Geometry(union.lengths, union.warped)
+        self.configurations = Configurations(definition.space, definition.candidates, union, definition.learn_from)
         self._key: tuple[object, ...] = ()
         self._inference: Inference | None = None
         self._pending: dict[int, PendingLosses] = {}  # of pending decisions, by number
@@ -108,7 +105,7 @@ class InferenceCache:
     def _epochs_ahead(self, inference: Inference, d: Decision) -> tuple[int | Array, int]:
         """The run's index (or its features, if none of its losses is known) and the number of pending epochs."""
         if d.run not in inference.places:
-            return self.configurations.union.features(d.config), d.epochs
+            return self.configurations.features_of([d.config])[0], d.epochs
         place = inference.places[d.run]
         return place, d.to_epoch - int(inference.forecaster.posterior.curves.last_epochs[place])
 
@@ -121,7 +118,7 @@ class InferenceCache:
         return Observations(
             self.configurations.features(runs),
             tuple(run.losses for run in runs),
-            self.geometry,
+            self.configurations.geometry,
             float(max_epochs),
             self.definition.maximize,
         )

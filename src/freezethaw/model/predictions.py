@@ -91,11 +91,10 @@ def coefficient_bounds(posterior: Posterior, runs: IntArray, correlation: Array)
     """
     spec, r = posterior.specification, posterior.pseudo_observations
     a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
-    solved = solve_vector(posterior.factor.lower, posterior.factor.whitened, transposed=True)  # B^-1 g
     *stack, M, q = r.directions.shape
     N = posterior.inputs.shape[-2]
-    of_run = (np.arange(N)[:, None] == r.runs).astype(np.float64)  # (N, M)
-    sums = of_run @ (r.directions * solved[..., None])  # R^T B^-1 g of each run
+    of_run = _of_run(posterior)
+    sums = _weights_of_runs(posterior, of_run)
     mean = spec.coefficient_means(posterior.values)[..., None, :] + a[..., None, :] * (correlation @ sums)
     mean = mean + (tau * sums.sum(axis=-2))[..., None, :]
     squares = r.directions[..., :, None] * r.directions[..., None, :]
@@ -111,6 +110,28 @@ def coefficient_bounds(posterior: Posterior, runs: IntArray, correlation: Array)
     covariance = gain[..., :, None] * np.take_along_axis(alone, nearest[..., None, None], axis=-3) * gain[..., None, :]
     np.einsum("...jj->...j", covariance)[...] += (a + tau)[..., None, :] * (1.0 - gain**2)
     return mean, covariance
+
+
+def _of_run(posterior: Posterior) -> Array:
+    """(N, M) one where a pseudo-observation belongs to a run."""
+    runs = posterior.pseudo_observations.runs
+    return np.asarray(np.arange(posterior.inputs.shape[-2])[:, None] == runs, dtype=np.float64)
+
+
+def _weights_of_runs(posterior: Posterior, of_run: Array) -> Array:
+    """(..., N, q) R^T B^-1 g of each run."""
+    solved = solve_vector(posterior.factor.lower, posterior.factor.whitened, transposed=True)  # B^-1 g
+    return np.asarray(of_run @ (posterior.pseudo_observations.directions * solved[..., None]))
+
+
+def asymptote_weights(posterior: Posterior) -> tuple[Array, float]:
+    """The posterior mean of the asymptote under one sample: a constant, plus weights (N,) times the correlations."""
+    spec = posterior.specification
+    a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
+    sums = _weights_of_runs(posterior, _of_run(posterior))
+    end = posterior.time.basis(np.array([spec.horizon]))[0]  # (q,)
+    constant = end @ (spec.coefficient_means(posterior.values) + tau * sums.sum(axis=0))
+    return np.asarray(sums @ (a * end)), float(constant)
 
 
 def _from_coefficients(

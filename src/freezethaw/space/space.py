@@ -199,6 +199,16 @@ class Space:
                 raise SpaceError(f"{name}: is inactive here and must be left out; it needs {self._needs(name)}")
         return self._in_order(chosen)
 
+    def completed(self, config: Mapping[str, Any]) -> Config:
+        """A configuration with these values; missing parameters are in the middle, inactive ones are left out."""
+        chosen = dict(self.fixed)
+        for name in self._order:
+            if self._active(name, chosen):
+                parameter = self.parameters[name]
+                with _errors_name(name):
+                    chosen[name] = parameter.check(config[name]) if name in config else parameter.value(0.5)
+        return self._in_order(chosen)
+
     def key(self, config: Mapping[str, Any]) -> Hashable:
         """A hashable key, equal for equal configurations only."""
         return tuple(sorted((name, token(value)) for name, value in self.validate(config).items()))

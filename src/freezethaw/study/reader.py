@@ -88,7 +88,7 @@ class StudyReader:
 
     def features(self, configs: Sequence[Config]) -> Any:
         """(N, columns) of configurations, as the model takes them."""
-        return self._cache.configurations.union.features_of(configs)
+        return self._cache.configurations.features_of(configs)
 
     @property
     def best(self) -> Best | None:

@@ -1,0 +1,121 @@
+"""What earlier studies predict, as inputs of the model. Not in the paper.
+
+An earlier study is summarised by the posterior mean of its asymptote over configurations. The model of this study takes
+that mean as one more input, beside the hyperparameters and with a length scale of its own: a nonlinear autoregressive
+Gaussian process (Perdikaris et al. 2017). It learns how the losses here depend on the expected losses there, in either
+direction. If they do not, that length scale becomes long, and the model is the one without the earlier study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freezethaw.errors import SpaceError
+from freezethaw.losses import Transform
+from freezethaw.model.correlation import correlation, scaled
+from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.specification import Geometry
+from freezethaw.records import Config
+from freezethaw.space import Space
+
+Array = NDArray[np.float64]
+
+LOWEST, HIGHEST = -3.0, 3.0  # the range of expected losses, in model units, that becomes the range [0, 1] of the input
+
+
+@dataclass(frozen=True)
+class EarlierStudy:
+    """The posterior mean of the asymptote of an earlier study: constant + sum_n weights_n k(x, x_n)."""
+
+    name: str
+    configs: tuple[Config, ...]  # of its runs, as configurations of this study's space
+    hyperparameters: Mapping[str, float]  # length scales and warps
+    weights: tuple[float, ...]
+    constant: float
+    transform: Transform  # to the losses of that study
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.transform).items()}
+        return {
+            "name": self.name,
+            "configs": [dict(config) for config in self.configs],
+            "hyperparameters": dict(self.hyperparameters),
+            "weights": list(self.weights),
+            "constant": self.constant,
+            "transform": plain,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> EarlierStudy:
+        """The summary that `to_dict` wrote."""
+        transform: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain["transform"].items()}
+        return cls(
+            plain["name"],
+            tuple(plain["configs"]),
+            plain["hyperparameters"],
+            tuple(plain["weights"]),
+            plain["constant"],
+            Transform(**transform),
+        )
+
+    def loss(self, expected: float) -> float:
+        """An input in [0, 1] as a loss of that study."""
+        return float(self.transform.from_model(LOWEST + expected * (HIGHEST - LOWEST)))
+
+
+class EarlierInputs:
+    """The inputs that earlier studies give to the model, for any features of configurations of a space."""
+
+    def __init__(self, studies: Sequence[EarlierStudy], space: Space) -> None:
+        self.studies = tuple(studies)
+        self._geometry = Geometry(space.lengths, space.warped)
+        self._known: list[tuple[Array, Array]] = []
+        self.best: list[Config] = []  # of each study the configuration of the run with the lowest expected loss
+        for study in self.studies:
+            configs = [translated(config, space) for config in study.configs]
+            kept = [i for i, config in enumerate(configs) if config is not None]
+            features = space.features_of([config for config in configs if config is not None])
+            inputs = scaled(features, self._geometry, study.hyperparameters)
+            weights = np.array(study.weights)[kept]
+            self._known.append((inputs, weights))
+            if kept:
+                self.best.append(study.configs[kept[int((correlation(inputs, inputs) @ weights).argmin())]])
+
+    def of(self, features: Array) -> Array:
+        """(C, K) expected losses in the K earlier studies, from 0 (low) to 1."""
+        found = np.empty((len(features), len(self.studies)))
+        for k, (study, (inputs, weights)) in enumerate(zip(self.studies, self._known, strict=True)):
+            here = scaled(features, self._geometry, study.hyperparameters)
+            mean = study.constant + correlation(here, inputs) @ weights
+            found[:, k] = np.clip((mean - LOWEST) / (HIGHEST - LOWEST), 0.0, 1.0)
+        return found
+
+
+def translated(config: Config, space: Space) -> Config | None:
+    """A configuration of another space as one of this space; None if its values lie outside the bounds here.
+
+    Parameters that only the other space has are left out; those that only this space has are in the middle.
+    """
+    try:
+        return space.completed({name: value for name, value in config.items() if name in space.parameters})
+    except SpaceError:
+        return None
+
+
+def relevance(forecaster: Forecaster, count: int) -> Array:
+    """(K,) how much the model uses the input of each of the `count` earlier studies.
+
+    That is its share of all squared inverse length scales, averaged over the samples. The length scales of
+    these inputs are the last ones.
+    """
+    values = forecaster.posterior.values
+    lengths = np.stack([np.asarray(values[name]) for name in values if name.startswith("length.")], axis=-1)
+    order = np.argsort([int(name.removeprefix("length.")) for name in values if name.startswith("length.")])
+    inverse = lengths[..., order] ** -2.0
+    return np.asarray(forecaster.weights @ (inverse / inverse.sum(axis=-1, keepdims=True)))[-count:]
