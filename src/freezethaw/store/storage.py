@@ -151,7 +151,10 @@ class Storage(Protocol):
     # Leases.
 
     def acquire_decision_lease(self, watcher: Watcher) -> Lease | None:
-        """The decision lease, if it is available now; else None: ask again with the same watcher."""
+        """The decision lease, if it is available now and nobody waits; else None: ask again with the same watcher."""
+
+    def wait_for_decision_lease(self, watcher: Watcher, pause: Callable[[float], object]) -> Lease:
+        """The decision lease, granted in the order of asking. `pause` is called with seconds between two looks."""
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease; None if there is none."""
@@ -227,5 +230,6 @@ class Storage(Protocol):
         run: int | None = None,
         epoch: int | None = None,
         details: Mapping[str, Any] | None = None,
+        once: bool = False,
     ) -> None:
-        """Record an event."""
+        """Record an event; `once`: unless the newest one of its kind has the same details."""
