@@ -15,7 +15,7 @@ import pytest
 from benchmarks.faults import storm
 
 import freezethaw as ft
-from freezethaw.runtime import epoch_timeout, local, serialization, worker_failures
+from freezethaw.runtime import epoch_timeout, serialization, worker_failures
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Store
@@ -184,7 +184,6 @@ def test_a_limit_in_this_process_is_refused_but_for_commands(url, tmp_path):
 
 def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, monkeypatch):
     monkeypatch.setenv(LOG, str(tmp_path / "hung"))
-    monkeypatch.setattr(local, "GRACE_SECONDS", 1.0)
 
     def interrupt():
         while not (tmp_path / "hung").exists():
@@ -193,7 +192,7 @@ def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, mon
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        tuned(trainings.hang, url, candidates=[GOOD], budget=3)
+        tuned(trainings.hang, url, candidates=[GOOD], budget=3, grace=1.0)
     process = int((tmp_path / "hung").read_text())
     assert not Path(f"/proc/{process}").exists()
     (tmp_path / "hung").unlink()

@@ -504,6 +504,10 @@ class MemoryStorage:
         if self._definitions[-1].value.get(definitions.DISK) != gb:
             self._set(definitions.DISK, gb)
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study."""
+        self._set(definitions.TRAINING, dict(training))
+
     def _set(self, key: str, value: object) -> None:
         """Change an entry of the definition on which no decision depends: no new version."""
         with self._lock:

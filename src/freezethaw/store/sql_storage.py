@@ -272,6 +272,10 @@ class SqlStorage:
         if self.load().definition.get(definitions.DISK) != gb:
             self._set(definitions.DISK, gb)
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study."""
+        self._set(definitions.TRAINING, dict(training))
+
     def _set(self, key: str, value: object) -> None:
         self._change(lambda connection, head: study_rows.set_entry(connection, head, key, value))
 

@@ -223,6 +223,9 @@ class Storage(Protocol):
     def set_disk_budget(self, gb: float | None) -> None:
         """Record the disk budget of the checkpoints, for display."""
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study, to notice another one."""
+
     def add_event(
         self,
         kind: str,
