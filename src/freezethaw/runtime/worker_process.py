@@ -86,7 +86,7 @@ def work(
 
     `timed_out` is called before the process ends because an epoch took too long.
     """
-    session = StudySession.open(spec.store, spec.name)
+    session = StudySession.open(spec.store, spec.name, known=True)
     try:
         manager = CheckpointManager(session.storage, spec.folder, spec.checkpoints.gb)
         options = WorkerOptions.of(spec.checkpoints, spec.epoch_limit, spec.grace)

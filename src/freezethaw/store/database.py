@@ -46,9 +46,10 @@ WRITERS = "freezethaw_writers"
 class Database:
     """An engine that knows how to begin. Safe to carry through a fork: a child opens connections of its own."""
 
-    def __init__(self, url: str | Path, wait: float) -> None:
+    def __init__(self, url: str | Path, wait: float, known: bool = False) -> None:
+        """`known`: it has been reached before, by this process or another one; if not, its URL may be wrong."""
         self.url = urls.parse(url)
-        self.wait, self.durable = wait, True
+        self.wait, self.durable, self._known = wait, True, known
         self.outages = 0  # how often the database was away, as far as this process noticed
         self.sqlite = self.url.drivername == "sqlite"
         self._file = SqliteFile(Path())
@@ -123,13 +124,17 @@ class Database:
         while True:
             try:
                 with self._translated():
-                    return attempt()
+                    result = attempt()
             except StoreError as error:
-                if time.monotonic() + pause > deadline or not _is_away(error.__cause__):
+                if time.monotonic() + pause > deadline or not _is_away(error.__cause__, self._known):
                     raise
                 if pause == FIRST_RETRY:
                     self.outages += 1
-                    sys.stderr.write(f"freezethaw: {error}; waiting for up to {self.wait:g} s\n")
+                    said = " ".join(str(error).split())
+                    sys.stderr.write(f"freezethaw: {said}; waiting for up to {self.wait:g} s\n")
+            else:
+                self._known = True
+                return result
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_RETRY)
 
@@ -316,9 +321,11 @@ class _Commit:
 
 # What a driver says if the connection cannot be made, and waiting does not help.
 REFUSED = ("password authentication failed", "no password supplied", "does not exist", "resolve host", "no pg_hba.conf")
+# What it says if a server is there, but not ready.
+NOT_READY = ("starting up", "shutting down", "recovery mode", "too many clients", "connection slots")
 
 
-def _is_away(error: BaseException | None) -> bool:
+def _is_away(error: BaseException | None, known: bool) -> bool:
     """Whether the database may be back soon: no connection, or SQLite's lock was not free."""
     if not isinstance(error, exc.DBAPIError):
         return False
@@ -328,7 +335,9 @@ def _is_away(error: BaseException | None) -> bool:
     if error.connection_invalidated:
         return True
     never_connected = isinstance(error, exc.OperationalError) and getattr(error.orig, "sqlstate", None) is None
-    return never_connected and not any(sign in said for sign in REFUSED)
+    if not never_connected:
+        return False
+    return any(sign in said for sign in NOT_READY) or (known and not any(sign in said for sign in REFUSED))
 
 
 # What a driver's message means and what to do about it.

@@ -26,11 +26,12 @@ class Store:
     """Studies in a SQLite file or on a PostgreSQL server.
 
     `wait`: seconds to wait for a lock, or for a database that is away, before giving up. `create`: make a store where
-    there is none; else nothing is written, except that a store of an older version is migrated.
+    there is none; else nothing is written, except that a store of an older version is migrated. `known`: somebody has
+    reached it at this URL, so that it is waited for already when it is opened.
     """
 
-    def __init__(self, url: str | Path, wait: float = WAIT_SECONDS, create: bool = True) -> None:
-        self._database = Database(url, wait)
+    def __init__(self, url: str | Path, wait: float = WAIT_SECONDS, create: bool = True, known: bool = False) -> None:
+        self._database = Database(url, wait, known)
         try:
             prepare(self._database, create)
         except BaseException:

@@ -85,11 +85,14 @@ class StudySession:
             raise
 
     @classmethod
-    def open(cls, store: str | Path, name: str | None = None) -> StudySession:
-        """A study that exists; the name may be left out if the store holds exactly one. Nothing is written."""
+    def open(cls, store: str | Path, name: str | None = None, known: bool = False) -> StudySession:
+        """A study that exists; the name may be left out if the store holds exactly one. Nothing is written.
+
+        `known`: somebody has reached the store, so that it is waited for if it is away.
+        """
         from freezethaw.store import Store
 
-        opened = Store(store, create=False)
+        opened = Store(store, create=False, known=known)
         try:
             return cls(opened.open(name))
         except BaseException:
