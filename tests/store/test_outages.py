@@ -21,6 +21,7 @@ import freezethaw as ft
 from freezethaw.errors import StoreError
 from freezethaw.records import DecisionDraft
 from freezethaw.store import Store, Watcher
+from freezethaw.store.database import IDLE_SECONDS
 from tests.store.small_study import CONFIG, Clock, checkpoint, decide, opened, report, take_over
 
 # A server that is restarted.
@@ -114,13 +115,14 @@ def test_the_outcome_of_a_commit_that_was_cut_off_is_looked_up(server, committed
     assert len(study.load().requests) == 1
 
 
-def test_the_lease_of_a_worker_survives_an_outage(server):
+@pytest.mark.parametrize("idle", [0.0, IDLE_SECONDS + 0.1])
+def test_the_lease_of_a_worker_survives_an_outage(server, idle):
     """While nobody can send heartbeats nobody loses a lease: what was watched before the outage does not count."""
     url, clock = fresh_database(server.url), Clock()
     decide(opened(url))
     other, watcher = opened(url), Watcher(60.0, clock)
     assert take_over(other, watcher) is None
-    server.restart()
+    server.restart(idle)
     clock.now += 61
     assert take_over(other, watcher) is None
     clock.now += 61

@@ -50,7 +50,7 @@ class Database:
         """`known`: it has been reached before, by this process or another one; if not, its URL may be wrong."""
         self.url = urls.parse(url)
         self.wait, self.durable, self._known = wait, True, known
-        self.outages = 0  # how often the database was away, as far as this process noticed
+        self._outages = _Outages()
         self.sqlite = self.url.drivername == "sqlite"
         self._file = SqliteFile(Path())
         if self.sqlite:
@@ -64,7 +64,7 @@ class Database:
             self._file = SqliteFile(file)
             self.engine = _sqlite_engine(self.url, wait, self.durable, self._file)
         else:
-            self.engine = _postgresql_engine(self.url, wait)
+            self.engine = _postgresql_engine(self.url, wait, self._outages)
         self._pid = os.getpid()
         weakref.finalize(self, _dispose, self.engine, self._file, self._pid)
 
@@ -72,6 +72,11 @@ class Database:
     def shown(self) -> str:
         """The URL with its password masked."""
         return urls.shown(self.url)
+
+    @property
+    def outages(self) -> int:
+        """How often the database was away, as far as this process noticed."""
+        return self._outages.count
 
     @property
     def missing(self) -> bool:
@@ -129,7 +134,7 @@ class Database:
                 if time.monotonic() + pause > deadline or not _is_away(error.__cause__, self._known):
                     raise
                 if pause == FIRST_RETRY:
-                    self.outages += 1
+                    self._outages.count += 1
                     said = " ".join(str(error).split())
                     sys.stderr.write(f"freezethaw: {said}; waiting for up to {self.wait:g} s\n")
             else:
@@ -290,6 +295,13 @@ class SqliteFile:
         return sqlite3.connect(place, uri=True, timeout=wait, check_same_thread=False)
 
 
+class _Outages:
+    """How often the database was away."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class _Commit:
     """Whether a transaction on a server was committed. A later transaction of its connection overwrites its number."""
 
@@ -433,7 +445,7 @@ def _server_options(wait: float) -> str:
     return f"-c lock_timeout={int(1000 * wait)} -c idle_in_transaction_session_timeout={int(500 * wait)}"
 
 
-def _postgresql_engine(url: URL, wait: float) -> Engine:
+def _postgresql_engine(url: URL, wait: float, outages: _Outages) -> Engine:
     try:
         engine = create_engine(
             url,
@@ -456,6 +468,7 @@ def _postgresql_engine(url: URL, wait: float) -> Engine:
             try:
                 engine.dialect.do_ping(connection)
             except Exception:
+                outages.count += 1
                 raise exc.DisconnectionError from None
 
     return engine

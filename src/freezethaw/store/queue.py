@@ -20,8 +20,8 @@ from freezethaw.store.processes import Process
 from freezethaw.store.storage import DECIDING, LeaseState, Watcher
 from freezethaw.store.tables import queue
 
-PAUSE = 0.02  # seconds between two looks of who is next; longer for those behind
-LONGEST_PAUSE = 0.5
+PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often
+LONGEST_PAUSE = 1.0
 PATIENCE = 5.0  # seconds that a free lease is left to who is next
 
 
@@ -70,7 +70,7 @@ def wait(database: Database, study: int, ticket: int, watcher: Watcher, pause: C
         if ahead and passed_over.should_be(seen, ahead[0]):
             database.write(lambda connection, gone=ahead[0]: leave(connection, gone), repeatable=True)  # type: ignore[misc]
         else:
-            pause(min(PAUSE * (1 + len(ahead)), LONGEST_PAUSE))
+            pause(min(PAUSE * (1 + 2 * len(ahead)), LONGEST_PAUSE))
 
 
 class _PassedOver:
