@@ -228,6 +228,10 @@ def test_another_version_of_a_training_has_another_fingerprint(tmp_path, monkeyp
     assert fingerprint(functools.partial(trainings.descend, x=1)) != fingerprint(functools.partial(trainings.descend))
     assert fingerprint(function_of(Model))["name"] == "Model"
     assert fingerprint(print) == {}, "its source is not known"
+    (tmp_path / "page.md").write_text("text\n" * 3 + "(((\n" * 3)
+    found = {}
+    exec(compile("\n\n\n\ndef train(run): pass\n", str(tmp_path / "page.md"), "exec"), found)
+    assert fingerprint(found["train"]) == {}, "its file is no Python"
 
 
 class Model:

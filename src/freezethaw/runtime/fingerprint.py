@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import textwrap
 from pathlib import Path
+from tokenize import TokenError
 from types import CodeType, FunctionType
 
 from freezethaw.errors import TrainingError
@@ -37,7 +38,7 @@ def fingerprint(train: Train) -> dict[str, str]:
     """The name of a training and the hash of its source; empty if the source is not known."""
     try:
         name, source = _source(train)
-    except (OSError, TypeError, TrainingError):  # typed into an interpreter, or written in C
+    except (OSError, TypeError, SyntaxError, TokenError, IndexError, TrainingError):  # typed in, or written in C
         return {}
     return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
 
