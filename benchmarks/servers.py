@@ -26,9 +26,43 @@ def binaries() -> Path | None:
     return servers[-1] if servers else None
 
 
+class Server:
+    """A running server."""
+
+    def __init__(self, command: list[object], folder: Path, url: str) -> None:
+        self._command, self._folder, self.url = command, folder, url
+        self.start()
+
+    def start(self) -> None:
+        """Until it answers."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(word) for word in self._command], stdout=log, stderr=log, cwd=self._folder
+            )
+        _wait(self.url, self._process, self._folder / "log")
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGQUIT: at once, with recovery at the next start; SIGINT: open transactions are rolled back."""
+        self._process.send_signal(how)
+        self._process.wait(timeout=60)
+
+    def restart(self, seconds: float = 0.0, how: signal.Signals = signal.SIGINT) -> None:
+        """Away for so many seconds, and as long as it takes to start."""
+        self.stop(how)
+        time.sleep(seconds)
+        self.start()
+
+
 @contextlib.contextmanager
 def postgresql(fsync: bool = True) -> Iterator[str]:
     """Start a server; gives the URL of its first database."""
+    with postgresql_server(fsync) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def postgresql_server(fsync: bool = True) -> Iterator[Server]:
+    """Start a server that can be stopped and started again."""
     place = binaries()
     if place is None:
         raise RuntimeError("no PostgreSQL server on this machine: apt-get install postgresql")
@@ -50,16 +84,12 @@ def postgresql(fsync: bool = True) -> Iterator[str]:
             "full_page_writes": "on" if fsync else "off",
         }
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-        with (folder / "log").open("wb") as log:
-            command = [*_as_user(), place / "postgres", "-D", data, *options]
-            server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        url = f"postgresql+psycopg://{USER}:{password}@127.0.0.1:{port}/postgres"
+        server = Server([*_as_user(), place / "postgres", "-D", data, *options], folder, url)
         try:
-            url = f"postgresql+psycopg://{USER}:{password}@127.0.0.1:{port}/postgres"
-            _wait(url, server, folder / "log")
-            yield url
+            yield server
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once: nothing in it is wanted any more
-            server.wait(timeout=60)
+            server.stop()  # at once: nothing in it is wanted any more
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import overhead, storm
+from benchmarks.faults import outages, overhead, storm
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults_runtime.json"
 EVERY = 3  # epochs between checkpoints, in the storms
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the full counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="parts; the results of others are kept")
+    parser.add_argument("--long-epoch", type=float, default=60.0, help="seconds of a long epoch")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     found: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
@@ -43,6 +44,10 @@ def main() -> int:
         "kill_parent": lambda: storm.storm(storm.kill_parent, count(30), again=0, seed=given.seed, every=EVERY),
         "terminate_worker": lambda: storm.storm(terminate, count(50), again=0, seed=given.seed, every=EVERY),
         "kill_worker": lambda: storm.storm(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
+        "restart_postgresql": lambda: outages.restarts(count(20), given.seed),
+        "terminate_in_long_epochs": lambda: outages.long_epochs(count(20), given.long_epoch, given.seed),
+        "power_losses": lambda: outages.power_losses(count(20), given.seed),
+        "slow_disk": lambda: outages.slow_disk(count(10), seed=given.seed),
         "overhead_inline": lambda: _apart(overhead.inline, count(500)),
         "overhead_process": lambda: overhead.process(count(500)),
         "two_workers": lambda: overhead.two_workers(count(60)),

@@ -7,19 +7,20 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.faults import tuning
 from benchmarks.faults.audit import Broken
+from freezethaw.errors import FreezeThawError
+from freezethaw.store import Store
 from freezethaw.study import Study, session_of
 
 PATIENCE = 240.0  # seconds without an end, after the last shot
@@ -36,13 +37,14 @@ class Target:
     seed: int
     seconds: float | str
     arguments: tuple[str, ...] = ()  # more of the command's
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
     said: str = ""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
     watched: list[int] = field(default_factory=list)  # the first decisions after a shot
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder / 'study.db'}"
+        return self.environment.get(tuning.STORE) or f"sqlite:///{self.folder / 'study.db'}"
 
     def start(self) -> subprocess.Popen[str]:
         """The command of the user, the same each time."""
@@ -50,6 +52,7 @@ class Target:
         command += ["--budget", str(self.budget), "--every", str(self.every), "--seed", str(self.seed)]
         command += self.arguments
         environment = os.environ | {tuning.FOLDER: str(self.folder), tuning.SECONDS: str(self.seconds)}
+        environment |= self.environment
         with (self.folder / "errors.txt").open("a") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         return self.process
@@ -74,8 +77,8 @@ class Target:
 
     def decisions(self) -> int:
         """How many were taken so far."""
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self.folder / "study.db")) as file:
-            return int(file.execute("SELECT decisions FROM freezethaw_studies").fetchone()[0])
+        with contextlib.suppress(FreezeThawError), Store(self.url, create=False) as store:
+            return store.open(tuning.NAME).load().decisions
         return 0
 
     def watch(self) -> None:
@@ -86,7 +89,8 @@ class Target:
         """Wait for the end of the command."""
         process = self.process or self.start()
         try:
-            self.said, _ = process.communicate(timeout=PATIENCE)
+            longest = float(str(self.seconds).split()[-1])
+            self.said, _ = process.communicate(timeout=PATIENCE + self.budget * longest)
         except subprocess.TimeoutExpired:
             process.kill()
             raise Broken(f"the study does not end: {self.errors()}") from None
@@ -99,11 +103,16 @@ class Target:
 
 @contextlib.contextmanager
 def target(
-    budget: int, every: int, seed: int, seconds: float | str, arguments: tuple[str, ...] = ()
+    budget: int,
+    every: int,
+    seed: int,
+    seconds: float | str,
+    arguments: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
     """A new study in an empty folder."""
     with tempfile.TemporaryDirectory(prefix="freezethaw-storm-") as folder:
-        found = Target(Path(folder), budget, every, seed, seconds, arguments)
+        found = Target(Path(folder), budget, every, seed, seconds, arguments, dict(environment or {}))
         try:
             yield found
         finally:
@@ -124,11 +133,12 @@ def storm(
     every: int = 3,
     seconds: float = 0.03,
     replay: bool = True,
+    new_environment: Callable[[], Mapping[str, str]] = dict,
 ) -> dict[str, Any]:
     """Shoot until `count` shots are fired, study after study. `again`: epochs that a shot may cost."""
     rng, fired, reports = random.Random(seed), 0, []
     while fired < count:
-        with target(budget, every, seed + len(reports), seconds) as study:
+        with target(budget, every, seed + len(reports), seconds, environment=new_environment()) as study:
             here = 0
             study.start()
             while fired < count and (study.process is not None and study.process.poll() is None):
@@ -150,6 +160,19 @@ def kill_parent(study: Target, rng: random.Random) -> bool:
     study.process.kill()
     study.process.communicate()
     study.watch()
+    study.start()
+    return True
+
+
+def terminate_driver(study: Target, rng: random.Random) -> bool:
+    """SIGTERM to the process that the user started, in the middle of an epoch; then the same command again."""
+    time.sleep(rng.uniform(0.5, 1.5) * float(study.seconds) + rng.uniform(0.0, 2.0))
+    assert study.process is not None
+    if study.process.poll() is not None:
+        return False
+    study.process.terminate()
+    study.process.communicate(timeout=PATIENCE + 2 * float(study.seconds))
+    _require(study.process.returncode == 3, f"tune ended with {study.process.returncode}: {study.errors()}")
     study.start()
     return True
 
@@ -191,7 +214,7 @@ def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
         _require(kept == loss, f"run {number} epoch {epoch} was acknowledged as {loss}; the store has {kept}")
     epochs = sum(map(len, curves.values()))
     _require(epochs == study.budget, f"{epochs} epochs are recorded, not {study.budget}")
-    _rows(study.folder / "study.db", epochs)
+    _rows(study.url, epochs)
     said = json.loads(study.said.splitlines()[-1])
     _require(said["reason"] == f"budget spent: {study.budget} epochs", f"the study ended because: {said['reason']}")
     again = len(trained) - len({(number, epoch) for number, epoch, _ in trained})
@@ -218,29 +241,21 @@ def _logs(folder: Path) -> tuple[list[tuple[int, int, float]], list[tuple[int, i
     return found["trained"], found["recorded"]
 
 
-def _rows(file: Path, expected: int) -> None:
+def _rows(url: str, expected: int) -> None:
     """Rows as they are: none twice, no gap."""
-    with contextlib.closing(sqlite3.connect(file)) as connection:
-        query = (
-            "SELECT run, count(*), count(DISTINCT epoch), min(epoch), max(epoch) FROM freezethaw_epochs GROUP BY run"
-        )
-        rows = list(connection.execute(query))
+    query = "SELECT run, count(*), count(DISTINCT epoch), min(epoch), max(epoch) FROM freezethaw_epochs GROUP BY run"
+    with Store(url) as store, store._database.reading() as connection:
+        rows = connection.exec_driver_sql(query).all()
     _require(sum(row[1] for row in rows) == expected, "the rows of epochs are not as many as the epochs")
     for run, count, distinct, first, last in rows:
         _require(count == distinct == last and first == 1, f"run {run}: {count} rows, epochs from {first} to {last}")
 
 
 def _replay(study: Target, everything: bool) -> int:
-    """The decisions after shots, or all, equal those that a copy of the store takes."""
-    copy = study.folder / "copy.db"
-    with (
-        contextlib.closing(sqlite3.connect(study.folder / "study.db")) as source,
-        contextlib.closing(sqlite3.connect(copy)) as target_file,
-    ):
-        source.backup(target_file)
+    """The decisions after shots, or all, equal those that a replay takes."""
     last = study.decisions()
     numbers = range(1, last + 1) if everything else sorted({n for n in study.watched if n <= last})
-    opened = Study.open(f"sqlite:///{copy}", tuning.NAME)
+    opened = Study.open(study.url, tuning.NAME)
     try:
         for number in numbers:
             session = session_of(opened)

@@ -93,6 +93,9 @@ def train(run: TrainingRun) -> None:
         os.close(log)
 
 
+STORE = "FREEZETHAW_FAULTS_STORE"  # environment: the URL of the store; by default a SQLite file in the folder
+
+
 def tune(folder: Path, budget: int, every: int, workers: int = 2, seed: int = 0, ray: str | None = None) -> ft.Result:
     """Start or continue; `ray`: the address of a cluster."""
     environment = {name: os.environ[name] for name in (FOLDER, SECONDS)}
@@ -104,7 +107,7 @@ def tune(folder: Path, budget: int, every: int, workers: int = 2, seed: int = 0,
         budget,
         name=NAME,
         workers=workers,
-        store=f"sqlite:///{folder / 'study.db'}",
+        store=os.environ.get(STORE) or f"sqlite:///{folder / 'study.db'}",
         seed=seed,
         checkpoints=ft.Checkpoints(folder / "checkpoints", every=every),
         engine=engine,

@@ -11,7 +11,7 @@
 set -u
 : "${FREEZETHAW_STORE:?must be the URL of a PostgreSQL database that all nodes reach}"
 
-srun freezethaw run "$@" --quiet
+srun freezethaw run "$@" --quiet --grace 110
 code=$?
 if [ "$code" -eq 3 ]; then         # asked to leave before the study ended: come back when there is time again
   scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"

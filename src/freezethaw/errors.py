@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+EXIT_STOPPED = 3  # exit code of a process that a signal has stopped; the same command continues
+
 
 class FreezeThawError(Exception):
     """Base of all errors of this package."""
@@ -66,6 +68,20 @@ class Preempted(TrainingError):  # noqa: N818
     """Raise this in a training that is preempted. The run is frozen and can be thawed."""
 
 
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """A signal ended `tune`: all runs are frozen, and the same call continues the study.
+
+    A script that does not catch it ends with exit code 3 and without a traceback. `why` is the name of the signal.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(EXIT_STOPPED)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.why}: all runs are frozen; the same command continues the study"
+
+
 class MissingLibrary(TrainingError, ImportError):  # noqa: N818
     """A library is not installed; the message names the package to install."""
 
@@ -80,6 +96,11 @@ class LeaseLost(StoreError):  # noqa: N818
 
 class CheckpointError(StoreError):
     """A checkpoint cannot be saved, or there is no valid one."""
+
+
+def described(error: BaseException) -> str:
+    """The kind of an error, and what it says if it says anything."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 @contextmanager

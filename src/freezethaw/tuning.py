@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import Interrupted, StudyError
 from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result, Run
+from freezethaw.runtime.announcements import Announcements
 from freezethaw.runtime.callbacks import Callback, Callbacks
 from freezethaw.runtime.checkpoint_storage import beside
+from freezethaw.runtime.fingerprint import check_training
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
-from freezethaw.runtime.signals import TIMEOUT, Leaving
+from freezethaw.runtime.signals import TIMEOUT, Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.runtime.worker import INTERRUPTED
 from freezethaw.runtime.worker_process import WorkerSpec
@@ -43,6 +45,7 @@ def tune(
     engine: Literal["inline", "processes"] | RayEngine | None = None,
     finish_best: bool = True,
     epoch_limit: float | None = None,
+    grace: float | None = None,
     candidates: Sequence[Config] | None = None,
     policy: str = "improvement_rate",
     model: str = "drift",
@@ -64,15 +67,21 @@ def tune(
     run-to-run variance.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
     longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
+    `grace`: seconds that the machine grants between a signal (SIGTERM, SIGHUP, Ctrl-C) and its end. Worker processes
+    that have not saved by then are killed. A run whose epochs take longer is saved after each of them, so no recorded
+    epoch is trained again. None: workers have as long as their epoch takes.
     `callbacks`: each is called, in this process, with a `Notice` of every decision, epoch, freeze and end. One that
     raises is reported, and the study continues. `tags`: by which to find the study again; None keeps those it has.
     `progress`: show a display; by default on a terminal.
+
+    Raises `Interrupted`, a `KeyboardInterrupt`, if a signal asked to stop, after all runs were frozen.
     """
     _check_limits(budget, timeout)
     function, limit = _limited(train, epoch_limit)
+    _check_seconds("grace", grace)
     chosen = _engine(engine, workers, limit)
     kept, leaving = checkpoints or Checkpoints(), Leaving()
-    with leaving.after(timeout), _locations(store, kept, chosen) as (url, folder):
+    with on_signals(leaving), leaving.after(timeout), _locations(store, kept, chosen) as (url, folder):
         study = Study(
             space,
             max_epochs,
@@ -94,19 +103,24 @@ def tune(
                 session.storage.set_tags(tags)
             session.storage.set_disk_budget(kept.gb)
             with _observed(session, callbacks, progress) as (update, ended):
-                spec = WorkerSpec(url or "", name, folder, kept, limit)
+                check_training(session.storage, function)
+                spec = WorkerSpec(url or "", name, folder, kept, limit, grace)
                 reason = _work(chosen, workers, session, function, spec, leaving, update)
                 if leaving.why == TIMEOUT and reason == INTERRUPTED:
                     reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
                 ended(reason)
             reader = read(study)
             _warn_of_failures(session, reader.runs)
+            if reason == INTERRUPTED:
+                stopped = Interrupted(leaving.why)
+                sys.stderr.write(f"freezethaw: {stopped}\n")
+                raise stopped
             saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
             return Result(
                 _with_checkpoint(reader.best, saved, folder),
                 _with_checkpoint(reader.recommended, saved, folder),
                 reason,
-                sum(run.epoch for run in reader.runs if not run.added),
+                reader.state.epochs_trained(),
                 reader.runs,
                 reader.state.seconds_trained(),
                 session.storage.deciding_seconds(),
@@ -116,9 +130,12 @@ def tune(
 def _check_limits(budget: Budget | int | None, timeout: float | None) -> None:
     if budget is None and timeout is None:
         raise StudyError("give a budget (of the whole study, such as 1000 epochs) or a timeout (seconds of this call)")
-    seconds: object = timeout
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise StudyError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    _check_seconds("timeout", timeout)
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if value is not None and not (isinstance(value, int | float) and value > 0):
+        raise StudyError(f"{name} must be a positive number of seconds, not {value!r}")
 
 
 def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
@@ -177,14 +194,16 @@ def _observed(
     session: StudySession, callbacks: Sequence[Callback], progress: bool | None
 ) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
     """Functions to call again and again, and once with why it ended: for the display and the user's callbacks."""
-    called = Callbacks(session, callbacks)
+    called, announced = Callbacks(session, callbacks), Announcements(session)
     with _displayed(session, progress) as display, called.until_the_end() as ended:
 
         def update() -> None:
             display()
             called.update()
+            announced.update()
 
         yield update, ended
+        announced.update(always=True)
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def test_interrupted_and_continued(cli, training):
             pass
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 3
     assert "the same command continues the study" in errors
     assert "Traceback" not in errors
     study = ft.Study.open(f"sqlite:///{training}/study.db", "study")
@@ -249,7 +249,7 @@ def test_a_worker_that_is_asked_to_leave(cli, training):
     url = f"sqlite:///{training}/joined.db"
     ft.Study(SPACE, max_epochs=1000, name="joined", store=url, budget=100_000).close()
     words = [sys.executable, "-m", "freezethaw", "worker", "train.py:train", "--store", url, "--json"]
-    for how, code in ((signal.SIGTERM, 3), (signal.SIGINT, 130)):
+    for how, code in ((signal.SIGTERM, 3), (signal.SIGHUP, 3), (signal.SIGINT, 3)):
         with subprocess.Popen(words, cwd=training, stdout=subprocess.PIPE, text=True) as process:
             before = json.loads(cli("status", "--json", store=url).stdout)["epochs"]
             deadline = time.monotonic() + 60

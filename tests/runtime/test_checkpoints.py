@@ -17,6 +17,7 @@ import pytest
 
 from freezethaw.errors import CheckpointError, LeaseLost, StoreError
 from freezethaw.records import Checkpoint, Lease
+from freezethaw.runtime import checkpoints
 from freezethaw.runtime.checkpoints import CheckpointManager, to_evict
 from freezethaw.store import Watcher
 from tests.store.small_study import CONFIG, decide, opened, report, take_over
@@ -186,9 +187,10 @@ def test_a_save_that_writes_no_plain_files_is_refused(study, manager, what):
     assert places(manager) == []
 
 
-def test_a_save_that_fails_leaves_nothing_behind(study, manager):
+def test_a_save_that_fails_leaves_nothing_behind(study, manager, monkeypatch):
     lease = decide(study).lease
     trained(study, manager, lease, [1])
+    monkeypatch.setattr(checkpoints, "is_full", lambda _folder: True)
 
     def full(folder):
         (folder / "weights").write_text("half")
@@ -196,6 +198,11 @@ def test_a_save_that_fails_leaves_nothing_behind(study, manager):
 
     with pytest.raises(CheckpointError, match=r"run 1 at epoch 2 could not be saved: .*No space left.*Earlier"):
         manager.save(lease, 2, full)
+
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="No space left") as caught:  # of another disk
+        manager.save(lease, 2, full)
+    assert not isinstance(caught.value, CheckpointError)
 
     def wrong(folder):
         (folder / "weights").write_text("half")

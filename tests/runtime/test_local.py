@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import storm
+from benchmarks import servers
+from benchmarks.faults import outages, storm
 
 import freezethaw as ft
-from freezethaw.runtime import epoch_timeout, local, serialization, worker_failures
+from freezethaw.runtime import epoch_timeout, serialization, worker_failures
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Store
@@ -59,6 +61,26 @@ def test_workers_that_are_asked_to_leave_train_nothing_again():
 def test_workers_that_are_killed_lose_little():
     found = storm.storm(storm.hit_worker(signal.SIGKILL), 3, again=3, seed=7, **QUICK)
     assert found["shots"] == 3
+
+
+def test_sigterm_in_long_epochs_costs_nothing():
+    found = outages.long_epochs(2, 2.5, seed=8, at_once=2)
+    assert (found["shots"], found["trained_again"]) == (2, 0)
+
+
+@pytest.mark.skipif(servers.binaries() is None and not os.environ.get("FREEZETHAW_CI"), reason="needs PostgreSQL")
+def test_a_search_survives_restarts_of_its_database():
+    found = outages.restarts(2, seed=9, budget=40)
+    assert (found["shots"], found["trained_again"]) == (2, 0)
+
+
+def test_a_copy_of_any_instant_can_be_continued():
+    assert outages.power_losses(2, seed=10, budget=24)["copies"] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
+def test_a_slow_disk_changes_nothing():
+    assert outages.slow_disk(1, seed=11, budget=24)["shots"] == 1
 
 
 # Trainings that kill or hang their worker.
@@ -184,7 +206,6 @@ def test_a_limit_in_this_process_is_refused_but_for_commands(url, tmp_path):
 
 def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, monkeypatch):
     monkeypatch.setenv(LOG, str(tmp_path / "hung"))
-    monkeypatch.setattr(local, "GRACE_SECONDS", 1.0)
 
     def interrupt():
         while not (tmp_path / "hung").exists():
@@ -193,7 +214,7 @@ def test_a_worker_that_hangs_is_killed_and_its_run_taken_over(url, tmp_path, mon
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        tuned(trainings.hang, url, candidates=[GOOD], budget=3)
+        tuned(trainings.hang, url, candidates=[GOOD], budget=3, grace=1.0)
     process = int((tmp_path / "hung").read_text())
     assert not Path(f"/proc/{process}").exists()
     (tmp_path / "hung").unlink()

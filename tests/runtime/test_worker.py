@@ -15,6 +15,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.errors import CheckpointError
 from freezethaw.records import Report
+from freezethaw.runtime import checkpoints
 from freezethaw.runtime.checkpoints import CheckpointManager
 from freezethaw.runtime.training_session import FAILED, MOST_PREEMPTIONS, PREEMPTED
 from freezethaw.runtime.worker import TAKEN_OVER, Worker, WorkerOptions
@@ -238,7 +239,9 @@ def test_a_run_that_another_worker_took_over_is_left_to_it(url, tmp_path, closed
     assert events(url, FAILED) == []
 
 
-def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path):
+def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "is_full", lambda _folder: True)
+
     def full(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from freezethaw.errors import StoreError, StudyError
-from freezethaw.store import Store, Watcher
+from freezethaw.store import Store, Watcher, queue
 from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +80,7 @@ class DatabaseContract:
         store = Store(url)
         with store._database.writing() as connection:
             connection.exec_driver_sql("UPDATE freezethaw_meta SET value = '99'")
-        with pytest.raises(StoreError, match=r"newer freezethaw \(schema version 99; this one knows 3\)"):
+        with pytest.raises(StoreError, match=r"newer freezethaw \(schema version 99; this one knows 4\)"):
             Store(url)
 
     def test_a_reader_that_stays_open_stops_nobody(self, url):
@@ -109,3 +111,45 @@ class DatabaseContract:
         assert take_over(study, watcher).lease.token == 2
         assert study.acquire_decision_lease(watcher).token == 3
         assert [e.kind for e in study.events()] == ["lease taken over"] * 2
+
+    def test_a_dead_or_stopped_process_in_the_queue_blocks_nobody(self, url, monkeypatch):
+        code = (
+            "import sys, time\n"
+            "from tests.store.small_study import opened\n"
+            "from freezethaw.store import Watcher\n"
+            "study = opened(sys.argv[1])\n"
+            "print('asks', flush=True)\n"
+            "study.wait_for_decision_lease(Watcher(), time.sleep)\n"
+            "print('decides', flush=True)\n"
+        )
+        study = opened(url)
+        held = study.acquire_decision_lease(Watcher())
+        command = [sys.executable, "-c", code, url]
+        waiting = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)]
+        try:
+            for process in waiting:
+                assert process.stdout.readline() == b"asks\n"
+            while tickets(url) < 2:
+                time.sleep(0.05)
+            waiting[0].kill()
+            waiting[0].wait()
+            waiting[1].send_signal(signal.SIGSTOP)
+            monkeypatch.setattr(queue, "PATIENCE", 0.5)
+            study.release(held)
+            lease = opened(url).wait_for_decision_lease(Watcher(), time.sleep)  # asked last
+            waiting[1].send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+            study.release(lease)
+            assert waiting[1].stdout.readline() == b"decides\n"
+            assert waiting[1].wait() == 0
+            assert tickets(url) == 0
+        finally:
+            for process in waiting:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+
+
+def tickets(url):
+    with Store(url)._database.reading() as connection:
+        return connection.exec_driver_sql("SELECT count(*) FROM freezethaw_queue").scalar()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -125,3 +127,25 @@ class LeasesContract:
         assert (taken.decision, taken.lease.token) == (first.decision, 2)
         study.record(taken.lease, report(2, 1.0), close="told")
         assert take_over(study, Watcher(0.0)) is None  # nothing is pending
+
+    def test_the_right_to_decide_is_granted_in_the_order_of_asking(self, url):
+        study, granted = opened(url), []
+        held = study.acquire_decision_lease(Watcher())
+
+        def ask(name):
+            mine = opened(url)
+            lease = mine.wait_for_decision_lease(Watcher(), time.sleep)
+            granted.append(name)
+            assert study.acquire_decision_lease(Watcher()) is None
+            mine.release(lease)
+
+        threads = [threading.Thread(target=ask, args=(name,)) for name in range(5)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.3)  # so that they ask in this order
+        study.release(held)
+        for thread in threads:
+            thread.join()
+        if study.shared:  # threads of one process need no order
+            assert granted == list(range(5))
+        assert study.acquire_decision_lease(Watcher()) is not None

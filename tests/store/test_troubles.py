@@ -253,7 +253,12 @@ def test_a_file_of_every_schema_version_opens_for_ever(tmp_path, frozen):
     (tmp_path / "x.db").write_bytes(frozen.read_bytes())
     with Store(f"sqlite:///{tmp_path / 'x.db'}") as store:
         [info] = store.studies()
-        assert (info.name, info.runs, info.epochs, info.decisions) == ("frozen", 4, 9, 4)
+        assert (info.name, info.runs, info.epochs, info.decisions) == (
+            "frozen",
+            4,
+            7,
+            4,
+        )  # diverged epochs count, added ones do not
         study = store.open("frozen")
         now = study.load()
         assert [run.state for run in now.runs] == ["frozen", "diverged", "failed", "finished"]

@@ -52,7 +52,6 @@ class Commands(TyperGroup):
             raise
 
 
-EXIT_STOPPED = 3  # exit code of a command that a signal has stopped
 app = typer.Typer(
     cls=Commands,
     name="freezethaw",

@@ -10,7 +10,6 @@ import typer
 
 from freezethaw.cli import formatting, training_source
 from freezethaw.cli.app import (
-    EXIT_STOPPED,
     JsonOption,
     UsageError,
     app,
@@ -24,11 +23,12 @@ from freezethaw.cli.training_source import (
     AcceptsCommand,
     EpochLimitOption,
     EveryOption,
+    GraceOption,
     InMemoryOption,
     SpaceOption,
     TrainingArgument,
 )
-from freezethaw.errors import TrainingError
+from freezethaw.errors import EXIT_STOPPED, TrainingError
 
 if TYPE_CHECKING:
     from freezethaw.records import Budget, Checkpoints, Result
@@ -80,6 +80,7 @@ def run(
     every: EveryOption = None,
     in_memory: InMemoryOption = None,
     epoch_limit: EpochLimitOption = None,
+    grace: GraceOption = None,
     finish_best: Annotated[
         bool | None, typer.Option("--finish-best/--no-finish-best", help="Train the best run to the last epoch.")
     ] = None,
@@ -109,7 +110,7 @@ def run(
         entries = training_source.with_space(training_source.read_entries(ctx, what), space)
     entries |= training_source.given(max_epochs=max_epochs, name=name, workers=workers, store=store, seed=seed)
     entries |= training_source.given(direction=direction and direction.value, finish_best=finish_best, tags=tag or None)
-    entries |= training_source.given(epoch_limit=epoch_limit, repeats=repeats)
+    entries |= training_source.given(epoch_limit=epoch_limit, grace=grace, repeats=repeats)
     if "max_epochs" not in entries:
         raise UsageError("--max-epochs is required: the last epoch of a run")
     entries |= training_source.given(timeout=timeout)
@@ -127,10 +128,6 @@ def run(
         print_json(_result(result, study, url))
     else:
         _show_result(result, study, url, int(entries["max_epochs"]))
-    from freezethaw.runtime.worker import INTERRUPTED
-
-    if result.reason == INTERRUPTED:
-        raise typer.Exit(EXIT_STOPPED)
 
 
 def _search(
@@ -159,13 +156,16 @@ def _search(
             checkpoints=kept,
             finish_best=entries.get("finish_best", True),
             epoch_limit=entries.get("epoch_limit"),
+            grace=entries.get("grace"),
             repeats=entries.get("repeats", 1),
             tags=entries.get("tags"),
             progress=not quiet,
         )
-    except KeyboardInterrupt as interrupt:
-        typer.echo("all runs are frozen; the same command continues the study", err=True)
-        raise typer.Exit(EXIT_STOPPED if str(interrupt) in ("SIGTERM", "SIGUSR1") else 130) from None
+    except ft.Interrupted:
+        raise typer.Exit(EXIT_STOPPED) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted at once; the same command continues the study from its checkpoints", err=True)
+        raise typer.Exit(130) from None
 
 
 def _budget(entry: Any, timeout: float | None, options: dict[str, Any]) -> Budget:

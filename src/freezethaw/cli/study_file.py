@@ -35,6 +35,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "store": (str,),
     "finish_best": (bool,),
     "epoch_limit": (int, float),
+    "grace": (int, float),
     "repeats": (int,),
     "tags": (list,),
     "checkpoints": (dict, str),

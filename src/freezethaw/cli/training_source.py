@@ -48,6 +48,15 @@ InMemoryOption = Annotated[
 EpochLimitOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit of one epoch; a run that exceeds it fails.")
 ]
+GraceOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        metavar="SECONDS",
+        help="Time from a signal to the end of the machine. Runs with longer epochs are saved after each of them; "
+        "worker processes that have not saved by then are killed. By default they have as long as it takes.",
+    ),
+]
 
 
 def read_entries(ctx: typer.Context, what: str | None) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import typer
 
 from freezethaw.cli import formatting, training_source
 from freezethaw.cli.app import (
-    EXIT_STOPPED,
     JsonOption,
     UsageError,
     app,
@@ -24,9 +23,11 @@ from freezethaw.cli.training_source import (
     AcceptsCommand,
     EpochLimitOption,
     EveryOption,
+    GraceOption,
     InMemoryOption,
     TrainingArgument,
 )
+from freezethaw.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
     from freezethaw.records import Checkpoints
@@ -61,13 +62,14 @@ def worker(
     every: EveryOption = None,
     in_memory: InMemoryOption = None,
     epoch_limit: EpochLimitOption = None,
+    grace: GraceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train for a study that exists.
 
-    Runs until the study ends, on any machine that can reach the store. SIGTERM, SIGUSR1 and Ctrl-C save and freeze the
-    run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is written to
-    `logs`, beside the checkpoints.
+    Runs until the study ends, on any machine that can reach the store. SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C save and
+    freeze the run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is
+    written to `logs`, beside the checkpoints.
 
     \b
     Examples:
@@ -76,6 +78,7 @@ def worker(
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
     from freezethaw.runtime.checkpoint_storage import beside
+    from freezethaw.runtime.fingerprint import check_training
     from freezethaw.runtime.worker_process import WorkerSpec
     from freezethaw.trainers import limited
 
@@ -93,8 +96,12 @@ def worker(
     )
     with open_stored_study(url, name or entries.get("name")) as (_, study):
         found, kept = study.name, _with_disk_budget(study, kept)
+        warning = check_training(study, entries["trainer"])
+    if warning:
+        typer.echo(f"freezethaw: {warning}", err=True)
     train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
-    spec = WorkerSpec(url, found, str(kept.folder or beside(url)), kept, limit)
+    grace = grace or entries.get("grace")
+    spec = WorkerSpec(url, found, str(kept.folder or beside(url)), kept, limit, grace)
     result, code = _work(spec, train, as_json)
     if as_json:
         print_json({"store": mask(url), "name": found} | asdict(result))
@@ -118,4 +125,4 @@ def _work(spec: WorkerSpec, train: Any, as_json: bool) -> tuple[WorkerResult, in
     leaving = Leaving()
     with on_signals(leaving), json_only(as_json):
         result = work(spec, train, leaving)
-    return result, 130 if leaving.why == "SIGINT" else EXIT_STOPPED if result.left else 0
+    return result, EXIT_STOPPED if result.left else 0

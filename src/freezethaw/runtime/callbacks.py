@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from freezethaw.errors import StoreError, StudyError
+from freezethaw.errors import StoreError, StudyError, described
 from freezethaw.records import DecisionRecord, Notice
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.study import StudySession
@@ -39,7 +39,7 @@ class Callbacks:
         try:
             yield lambda text: reason.__setitem__(0, text)
         except BaseException as error:
-            reason = [str(error) or type(error).__name__]
+            reason = [str(error) or described(error)]
             raise
         finally:
             with suppress(StoreError):  # that the database is away was reported already
@@ -102,7 +102,7 @@ class Callbacks:
             return
         self._reported.add((place, type(error)))
         name = getattr(callback, "__name__", type(callback).__name__)
-        text = f"the callback {name} raised {type(error).__name__}: {error} at the notice {notice.kind!r}"
+        text = f"the callback {name} raised {described(error)} at the notice {notice.kind!r}"
         details = {"traceback": "".join(traceback.format_exception(error))}
         with suppress(StoreError):
             self._session.storage.add_event(CALLBACK_FAILED, text, notice.run, notice.epoch or None, details)

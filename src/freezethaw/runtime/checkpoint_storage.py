@@ -8,6 +8,7 @@ checkpoint exists once the study's storage records it, after all of it has arriv
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 from freezethaw.errors import CheckpointError
 
 PARTIAL = ".writing-"
+PROBE = 1 << 20  # bytes that a disk must take, or it is full
 BLOCK = 1 << 20
 
 
@@ -29,6 +31,7 @@ class Contents:
 
     sha256: str
     bytes: int
+    files: int
 
 
 class CheckpointStorage(Protocol):
@@ -203,8 +206,8 @@ def files(folder: Path) -> list[tuple[str, Path]]:
 
 def examine(folder: Path, copy_to: Path | None = None, sync: bool = False) -> Contents:
     """Hash a folder. `copy_to`: copy it at the same time, so that what was hashed is what is read later."""
-    total, size = hashlib.sha256(), 0
-    for name, path in files(folder):
+    total, size, found = hashlib.sha256(), 0, files(folder)
+    for name, path in found:
         target = None if copy_to is None else copy_to / name
         if target is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +217,7 @@ def examine(folder: Path, copy_to: Path | None = None, sync: bool = False) -> Co
             size += len(block)
         total.update(f"{len(name.encode('utf-8', 'surrogateescape'))}:".encode())
         total.update(name.encode("utf-8", "surrogateescape") + one.digest())
-    return Contents(total.hexdigest(), size)
+    return Contents(total.hexdigest(), size, len(found))
 
 
 def _blocks(path: Path, target: Path | None, sync: bool) -> Iterator[bytes]:
@@ -230,6 +233,18 @@ def _blocks(path: Path, target: Path | None, sync: bool) -> Iterator[bytes]:
                 copy.close()
         if sync:
             os.fsync(file.fileno())
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the disk of a folder really has no space left, whatever an error says."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def sync_folders(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 import secrets
 import tempfile
@@ -10,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from freezethaw.errors import CheckpointError
+from freezethaw.errors import CheckpointError, described
 from freezethaw.records import Best, Checkpoint, Lease
-from freezethaw.runtime.checkpoint_storage import storage_at
+from freezethaw.runtime.checkpoint_storage import is_full, storage_at
 from freezethaw.store import Storage
 from freezethaw.study import StudyReader
 from freezethaw.trainers.protocol import Save
@@ -57,17 +59,32 @@ class CheckpointManager:
     def save(self, lease: Lease, epoch: int, save: Save) -> Checkpoint:
         """Write a checkpoint; it exists once it is recorded together with its losses.
 
-        Raises CheckpointError if it cannot be written; then nothing is left behind, and older ones stay.
+        Raises CheckpointError if it cannot be written, for example because the disk is full, or else what `save`
+        raises. Then nothing is left behind, and older ones stay.
         """
         name = f"{self._of_run(lease.run)}/epoch-{epoch}-{lease.token}-{secrets.token_hex(4)}"
+        failed: list[Exception] = []  # errors of `save`, for which the disk is not to blame
+
+        def checked(folder: Path) -> None:
+            try:
+                save(folder)
+            except Exception as error:
+                if not is_full(folder):
+                    failed.append(error)
+                    raise
+                text = f"{os.strerror(errno.ENOSPC)} ({described(error)})"
+                raise OSError(errno.ENOSPC, text) from error
+
         try:
-            found = self._files.write(name, save)
+            found = self._files.write(name, checked)
         except OSError as error:
+            if error in failed:
+                raise
             raise CheckpointError(
                 f"the checkpoint of run {lease.run} at epoch {epoch} could not be saved: {error}. Earlier ones stay; "
                 "free disk space, or lower the disk budget (gb)"
             ) from error
-        if not found.bytes:
+        if not found.files:
             self._files.remove(name)
             raise CheckpointError(f"the checkpoint of run {lease.run} at epoch {epoch} is empty: save wrote no file")
         return Checkpoint(lease.run, epoch, name, found.sha256, found.bytes)

@@ -21,7 +21,7 @@ from freezethaw.runtime.ray_worker import RayWorker
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
 from freezethaw.runtime.worker import INTERRUPTED, check_failures
-from freezethaw.runtime.worker_failures import GRACE_SECONDS, Cause, WorkerFailures
+from freezethaw.runtime.worker_failures import Cause, WorkerFailures
 from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, WorkerSpec, logs_in
 from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train
@@ -75,7 +75,7 @@ class RayWorkers:
     def run(self, session: StudySession, leaving: Leaving, update: Callable[[], None]) -> str:
         """Until the study ends or it is asked to stop; returns why. `update` is called several times a second."""
         failures, begun = WorkerFailures(session), time.monotonic()
-        with self._connected(), on_signals(leaving), self._running():
+        with self._connected(), on_signals(leaving), self._running():  # Ray has set a handler of its own
             waiting = True  # for the first worker
             while self._workers and not leaving():
                 update()
@@ -87,9 +87,7 @@ class RayWorkers:
                 if waiting and time.monotonic() - begun > SLOW:
                     waiting = False
                     self._warn_that_nothing_runs()
-        if leaving():
-            return leaving.raise_or_return(INTERRUPTED)
-        return session.last_event(ENDED) or "all workers have ended"
+        return INTERRUPTED if leaving() else session.last_event(ENDED) or "all workers have ended"
 
     def _handle_end(self, session: StudySession, failures: WorkerFailures, number: int, worker: _Worker) -> None:
         """Replace a worker that ended before the study did; raises StudyError if another would fail likewise."""
@@ -136,7 +134,7 @@ class RayWorkers:
         for worker in placed:
             worker.actor.leave.options(concurrency_group=CALLS).remote("the engine leaves")
         if placed:
-            self._ray.wait([worker.work for worker in placed], num_returns=len(placed), timeout=GRACE_SECONDS)
+            self._ray.wait([worker.work for worker in placed], num_returns=len(placed), timeout=self._spec.grace)
         for worker in self._workers.values():
             self._ray.kill(worker.actor)
         self._workers.clear()

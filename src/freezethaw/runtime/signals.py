@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-LEAVE = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+LEAVE = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 _replaced: list[dict[signal.Signals, Handler]] = []  # handlers that were there before ours
 
@@ -39,12 +39,6 @@ class Leaving:
         finally:
             timer.cancel()
 
-    def raise_or_return(self, reason: str) -> str:
-        """After the runs were frozen: a signal is an interrupt, the end of the time is a normal end."""
-        if self.why and self.why != TIMEOUT:
-            raise KeyboardInterrupt(self.why)
-        return reason
-
     def __call__(self) -> bool:
         """Whether to stop."""
         return self._flag.is_set()
@@ -57,7 +51,10 @@ class Leaving:
 
 @contextmanager
 def on_signals(leaving: Leaving) -> Iterator[None]:
-    """Within this context, signals ask to stop; a second Ctrl-C interrupts at once. Only in the main thread."""
+    """Within this context, signals ask to stop; a second Ctrl-C interrupts at once. Only in the main thread.
+
+    SIGHUP stays ignored where it is (`nohup`).
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,7 +64,8 @@ def on_signals(leaving: Leaving) -> Iterator[None]:
             raise KeyboardInterrupt
         leaving.ask(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, handle) for number in LEAVE}
+    wanted = [n for n in LEAVE if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in wanted}
     _replaced.append(before)
     try:
         yield

@@ -27,6 +27,7 @@ from freezethaw.errors import (
     StudyFinished,
     TellError,
     TrainingError,
+    described,
 )
 from freezethaw.records import Checkpoint, Closing, Decision, Lease, Report
 from freezethaw.runtime.epoch_timeout import EpochTimeout, main_thread_stack
@@ -40,6 +41,7 @@ FAILED = "run failed"  # events of this kind say why
 LATE_ERROR = "error after training"
 CACHE_OFF = "models no longer kept in memory"
 PREEMPTED = "run preempted"
+NOT_SAVED = "run not saved"
 MOST_PREEMPTIONS = 5  # of a run at the same place
 NOTHING_SAVED: Saved = (None, ())
 
@@ -67,6 +69,7 @@ class TrainingSession:
         self._internal_error: Exception | None = None  # of deciding, not of the training
         self._next: Decision | None = None  # the next decision, if it was made when this one ended
         self._why_no_decision: Callable[[], StudyFinished | AllPending] | None = None  # why there is none
+        self._saving = 0.0  # seconds that the last save took
         self._clock = time.perf_counter()
 
     def begin(self, epoch: int, from_cache: bool = False) -> bool:
@@ -129,12 +132,14 @@ class TrainingSession:
         if self.worker.leaving() and not (self.run is not None and self.run.more):
             self._record(report)  # first the loss: saving may take longer than there is time
             self._close("interrupted", save)
+            self._say_if_not_saved(save)
             return False
         due = self._is_best(loss) or epoch - self._saved >= self.worker.options.every
         # save what was trained again, once or at each epoch: else it might never get further than the last time
-        again = epoch == self._recorded or (self.careful and epoch < self._recorded)
+        now = epoch == self._recorded or (self.careful and epoch < self._recorded)
+        now = now or self.worker.options.is_long(report.seconds[0], self._saving)
         last = epoch >= self.decision.to_epoch
-        lease = self._record(report, save if again or (due and not last) else None, deciding=last)
+        lease = self._record(report, save if now or (due and not last) else None, deciding=last)
         self.worker.note((self.session.definition.sign * loss, self.decision.run, epoch))
         if not last:
             return True
@@ -158,6 +163,7 @@ class TrainingSession:
                 type(end), str(end)
             )  # not the exception itself, whose frames hold the model
             self._close("told", save)
+            self._say_if_not_saved(save)
             self._keep_model()
             return False
         except Exception as error:
@@ -173,8 +179,23 @@ class TrainingSession:
         self._mark_recorded()
         self._clean_up()
         if not continues:
+            self._say_if_not_saved(save)
             self._keep_model()
+        elif self.worker.leaving():  # asked to while deciding: the next epoch may take long
+            self._close("interrupted", save)
+            return False
         return continues
+
+    def _say_if_not_saved(self, save: Save | None) -> None:
+        """Once for each study: a training that never saves is correct, and expensive."""
+        if save is None and not self._saved and self.epoch < self.session.state.max_epochs:
+            run = self.decision.run
+            text = (
+                f"run {run} was frozen after epoch {self.epoch} without a checkpoint, because the training calls "
+                "run.report(loss) without save: each thaw of a run trains it again from epoch 1. Pass a function that "
+                "saves, run.report(loss, save=...), and load run.checkpoint if it is set"
+            )
+            self.session.storage.add_event(NOT_SAVED, text, run, self.epoch, once=True)
 
     def returned(self) -> None:
         """The training function returned."""
@@ -215,14 +236,14 @@ class TrainingSession:
                 self.fail(f"run {run} ran out of memory: {str(error) or type(error).__name__}", "out_of_memory")
             case _:
                 where = "".join(traceback.format_exception(error))
-                self.fail(f"run {run}: {type(error).__name__}: {error}", "failed", where)
+                self.fail(f"run {run}: {described(error)}", "failed", where)
 
     def _late_error(self, error: BaseException) -> None:
         """The training raised after its run was frozen or ended: what was recorded stands, and the error is kept."""
         if isinstance(error, KeyboardInterrupt):
             raise error
-        if isinstance(error, Exception):
-            text = f"run {self.decision.run}: {type(error).__name__}: {error} (after its last report)"
+        if isinstance(error, Exception) or (isinstance(error, SystemExit) and error.code):
+            text = f"run {self.decision.run}: {described(error)} (after its last report)"
             details = {"traceback": "".join(traceback.format_exception(error))}
             self.session.storage.add_event(LATE_ERROR, text, self.decision.run, self.epoch, details)
 
@@ -280,8 +301,9 @@ class TrainingSession:
             self._unrecorded, self._replaced = None, []  # the loss of its epoch was never recorded
         if save is None or self._saved == self.epoch:
             return NOTHING_SAVED
-        lease = self.session.lease(self.decision)
+        lease, begin = self.session.lease(self.decision), time.perf_counter()
         new = self.worker.checkpoints.save(lease, self.epoch, save)
+        self._saving = time.perf_counter() - begin
         replaced = self.worker.checkpoints.replaced(lease.run, self.worker.protected())
         self._replaced += replaced
         self._unrecorded = new, [old.number for old in replaced]
@@ -317,7 +339,7 @@ class TrainingSession:
         )
 
     def _disable_cache(self, error: BaseException) -> None:
-        text = f"run {self.decision.run}: {type(error).__name__}: {error}; tried again with no model kept in memory"
+        text = f"run {self.decision.run}: {described(error)}; tried again with no model kept in memory"
         self.session.storage.add_event(CACHE_OFF, text, self.decision.run, self.epoch)
         self.worker.models.disable()
         self._close("interrupted")

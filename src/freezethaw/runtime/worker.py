@@ -22,8 +22,11 @@ from freezethaw.trainers.protocol import Train, TrainingRun
 FINISHED = "study finished"  # events of this kind say why
 TAKEN_OVER = "run taken over"
 PAUSE = 0.2  # seconds before asking again if everything is pending
-FIRST_FAILURES = 3  # runs that failed before any run trained an epoch: the training function itself is at fault
-FAILURES_IN_A_ROW = 50  # the same, although other runs trained before
+FIRST_FAILURES = 3  # runs that failed where no other run works: the training function itself is at fault
+FAILURES_IN_A_ROW = 50  # the same before their first epoch, although other runs trained before
+USUAL_GRACE = 30.0  # seconds from a signal to the kill on many systems
+MARGIN = 1.5  # the next epoch may take so much longer than the last one
+MOST_SAVING = 0.1  # of an epoch
 INTERRUPTED = "interrupted: the study can be continued"  # why a worker ended that was asked to stop
 
 
@@ -34,12 +37,25 @@ class WorkerOptions:
     every: int = 10  # epochs between checkpoints of a run that is not frozen
     in_memory: int = 2  # frozen models that stay in memory
     epoch_limit: float | None = None  # seconds for one epoch; such a worker needs a process of its own
+    grace: float | None = None  # seconds to save and leave; None: as long as it takes
 
     @classmethod
-    def of(cls, checkpoints: Checkpoints, epoch_limit: float | None = None) -> WorkerOptions:
+    def of(
+        cls, checkpoints: Checkpoints, epoch_limit: float | None = None, grace: float | None = None
+    ) -> WorkerOptions:
         """From the user's options."""
         every = cls.every if checkpoints.every is None else checkpoints.every
-        return cls(every, checkpoints.in_memory, epoch_limit)
+        return cls(every, checkpoints.in_memory, epoch_limit, grace)
+
+    def is_long(self, epoch: float, saving: float) -> bool:
+        """Whether each epoch of so many seconds is saved with its loss, because there may be no time to save it later.
+
+        Who is asked to leave within an epoch can save only after it. Without a grace period 30 s are assumed, which
+        many systems grant, unless saving would slow the training down.
+        """
+        if self.grace is None:
+            return MARGIN * (epoch + saving) > USUAL_GRACE and saving <= MOST_SAVING * epoch
+        return MARGIN * (epoch + saving) > self.grace
 
 
 @dataclass(frozen=True)
@@ -62,10 +78,12 @@ class Worker:
         options: WorkerOptions | None = None,
         leaving: Callable[[], bool] = lambda: False,
         after_epoch: Callable[[], object] = lambda: None,
+        timed_out: Callable[[], object] = lambda: None,
     ) -> None:
         self.session, self.train, self.checkpoints = session, train, checkpoints
         self.options, self.leaving = options or WorkerOptions(), leaving
         self.after_epoch = after_epoch  # called after each loss is recorded
+        self._timed_out = timed_out  # called before the process ends because an epoch took too long
         self.epochs = 0  # trained by this worker
         self.models = ModelCache(self.options.in_memory)
         self._lowest: tuple[float, int, int] | None = None  # of this worker's own losses
@@ -101,9 +119,7 @@ class Worker:
     def _finished(self, reason: str) -> None:
         """Record the end once, however many workers see it."""
         place = {"decisions": self.session.refresh().decisions}
-        before = self.session.events(FINISHED)
-        if not before or (before[-1].text, before[-1].details) != (reason, place):
-            self.session.storage.add_event(FINISHED, reason, details=place)
+        self.session.storage.add_event(FINISHED, reason, details=place, once=True)
 
     def _next(self) -> tuple[Decision | None, bool]:
         """What a dead worker left (True), or a new decision; None if a run that was left is given up."""
@@ -185,6 +201,7 @@ class Worker:
         def expired() -> None:
             with contextlib.suppress(FreezeThawError):
                 training.timed_out(limit)
+            self._timed_out()
             os._exit(TIMED_OUT)
 
         training.timeout = EpochTimeout(limit, expired)
@@ -235,24 +252,30 @@ class Worker:
 
 
 def check_failures(session: StudySession) -> None:
-    """Raise StudyError if run after run fails before its first epoch: the training function itself is at fault.
-
-    Such runs spend no budget, so that nothing else would end the study.
-    """
-    trained = session.state.lowest is not None
-    runs = session.state.runs if trained else session.refresh().runs  # the state may be a little old
-    enough = FAILURES_IN_A_ROW if trained else FIRST_FAILURES
-    if _all_failed(runs, enough):
+    """Raise StudyError if no run works, or if run after run fails before its first epoch, which spends no budget."""
+    runs = session.state.runs  # as of the last decision
+    if session.state.lowest is None or all(run.state in ("failed", "pending") for run in runs if not run.added):
+        runs = session.refresh().runs
+    count = _first_failures(runs) or _last_failures(runs)
+    if count:
         raise StudyError(
-            f"the training failed in all of the {'last' if trained else 'first'} {enough} runs; nothing can be learnt "
-            f"from that. The last error: {session.last_event(FAILED)}"
+            f"the training failed in all of the {count}; nothing can be learnt from that. "
+            f"The last error: {session.last_event(FAILED)}"
         )
 
 
-def _all_failed(runs: Sequence[Run], count: int) -> bool:
-    """Whether the last `count` runs failed before their first epoch."""
-    last = [run for run in runs if not run.added][-count:]
-    return len(last) == count and all(run.state == "failed" and not run.losses for run in last)
+def _first_failures(runs: Sequence[Run]) -> str:
+    """All runs of a study have failed, wherever: the training function itself is at fault, or its save."""
+    first = [run for run in runs if not run.added]
+    failed = len(first) >= FIRST_FAILURES and all(run.state == "failed" for run in first)
+    return f"first {len(first)} runs" if failed else ""
+
+
+def _last_failures(runs: Sequence[Run]) -> str:
+    """The last runs failed before their first epoch, although others were trained before."""
+    last = [run for run in runs if not run.added][-FAILURES_IN_A_ROW:]
+    failed = len(last) == FAILURES_IN_A_ROW and all(run.state == "failed" and not run.losses for run in last)
+    return f"last {len(last)} runs" if failed else ""
 
 
 def _end_if_forked(process: int) -> None:

@@ -1,7 +1,8 @@
 """Why worker processes died, and what follows: a run that kills its workers has failed; a study where all die ends.
 
-A crash (a segmentation fault, an exit) and a kill by the system for lack of memory are attributed to the run; SIGKILL
-from anyone else is not. The cause is known to the process that started the worker; elsewhere it stays unknown.
+A crash (a segmentation fault, an exit with whatever code) and a kill by the system for lack of memory are attributed
+to the run; SIGKILL from anyone else is not. The cause is known to the process that started the worker; elsewhere it
+stays unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from freezethaw.study import StudySession
 Cause = Literal["crashed", "out of memory", "killed", "unknown"]
 
 DIED = "worker died"  # events of this kind say how
-GRACE_SECONDS = 30.0  # that workers have to save and leave
 MOST_DEATHS = 20  # of workers in a row without an epoch between
 CRASHES = 3  # in the same epoch of a run: it has failed
 UNEXPLAINED = 10  # deaths in the same epoch of a run, whatever the cause: that is no coincidence
@@ -88,7 +88,7 @@ def cause(code: int, short_of_memory: bool) -> Cause:
 def manner(code: int, why: Cause) -> str:
     """How a process ended, for people."""
     if code >= 0:
-        return f"ended with exit code {code}"
+        return f"ended with exit code {code}, which the training must have done"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     hint = {"out of memory": ", by the system, for lack of memory", "killed": ", from outside"}.get(why, "")
     return f"was killed by {name}{hint}"
@@ -99,7 +99,7 @@ def verdict(run: int, epoch: int, causes: Sequence[Cause]) -> tuple[str, Closing
     blamed = [why for why in causes if why in ("crashed", "out of memory")]
     if len(blamed) >= CRASHES:
         memory = "out of memory" in blamed
-        what = "were killed for lack of memory" if memory else "crashed (a fault in a library?)"
+        what = "were killed for lack of memory" if memory else "crashed (a fault in a library, or an exit?)"
         how: Closing = "out_of_memory" if memory else "failed"
         return f"run {run}: {len(blamed)} workers in turn {what} after epoch {epoch}", how
     if len(causes) >= UNEXPLAINED:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import select
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +23,16 @@ from freezethaw.errors import FreezeThawError
 from freezethaw.records import Checkpoints
 from freezethaw.runtime import serialization
 from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.runtime.epoch_timeout import TIMED_OUT
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import Worker, WorkerOptions
-from freezethaw.runtime.worker_failures import GRACE_SECONDS
 from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
-# exit codes: the study has ended; the worker was asked to stop; it cannot work (and epoch_timeout.TIMED_OUT)
+# how a worker ended: the study has ended; it was asked to stop; it cannot work (and epoch_timeout.TIMED_OUT). They are
+# exit codes too, but a training may end its process with any of them: only what the worker itself says counts.
 FINISHED, LEFT, BROKEN = 0, 3, 4
 STORE = "FREEZETHAW_STORE"  # in the environment: the URL of the store
-SAYS = "freezethaw worker: "
 LISTEN = 1.0  # seconds between two checks whether the parent is alive
 
 
@@ -44,6 +45,29 @@ class WorkerSpec:
     folder: str
     checkpoints: Checkpoints
     epoch_limit: float | None = None
+    grace: float | None = None  # seconds to save and leave; None: as long as it takes
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker ended, as it said itself. One that said nothing died."""
+
+    code: int
+    message: str = ""
+
+    def say(self, pipe: int) -> None:
+        """Tell the process that started this one, before the end."""
+        with contextlib.suppress(OSError):  # it is gone
+            os.write(pipe, json.dumps([self.code, self.message[:10_000]]).encode())
+
+    @classmethod
+    def said(cls, pipe: int) -> Ending | None:
+        """What a worker that has ended said last; a process that a training left behind may keep the pipe open."""
+        os.set_blocking(pipe, False)
+        try:
+            return cls(*json.loads(os.read(pipe, 1 << 16)))
+        except (OSError, ValueError, TypeError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -55,13 +79,18 @@ class WorkerResult:
     left: bool  # whether it was asked to stop before the study ended
 
 
-def work(spec: WorkerSpec, train: Train, leaving: Leaving) -> WorkerResult:
-    """Train for a study that exists, until it ends or `leaving` says so."""
-    session = StudySession.open(spec.store, spec.name)
+def work(
+    spec: WorkerSpec, train: Train, leaving: Leaving, timed_out: Callable[[], object] = lambda: None
+) -> WorkerResult:
+    """Train for a study that exists, until it ends or `leaving` says so.
+
+    `timed_out` is called before the process ends because an epoch took too long.
+    """
+    session = StudySession.open(spec.store, spec.name, known=True)
     try:
         manager = CheckpointManager(session.storage, spec.folder, spec.checkpoints.gb)
-        options = WorkerOptions.of(spec.checkpoints, spec.epoch_limit)
-        worker = Worker(session, logged(train, logs_in(spec.folder)), manager, options, leaving)
+        options = WorkerOptions.of(spec.checkpoints, spec.epoch_limit, spec.grace)
+        worker = Worker(session, logged(train, logs_in(spec.folder)), manager, options, leaving, timed_out=timed_out)
         reason = worker.work()
     finally:
         session.close()
@@ -71,7 +100,7 @@ def work(spec: WorkerSpec, train: Train, leaving: Leaving) -> WorkerResult:
 def arguments_of(spec: WorkerSpec) -> list[str]:
     """What `piped` reads, except the store, which stays hidden from other users of the machine."""
     words = {"name": spec.name, "folder": spec.folder, "gb": spec.checkpoints.gb, "every": spec.checkpoints.every}
-    words |= {"in-memory": spec.checkpoints.in_memory, "epoch-limit": spec.epoch_limit}
+    words |= {"in-memory": spec.checkpoints.in_memory, "epoch-limit": spec.epoch_limit, "grace": spec.grace}
     return [f"--{key}={value}" for key, value in words.items() if value is not None]
 
 
@@ -80,20 +109,30 @@ def piped(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="freezethaw worker --pipe")
     for name, kind in (("name", str), ("folder", str), ("gb", float), ("every", int), ("in-memory", int)):
         parser.add_argument(f"--{name}", type=kind)
-    parser.add_argument("--epoch-limit", type=float)
+    for name in ("epoch-limit", "grace"):
+        parser.add_argument(f"--{name}", type=float)
+    parser.add_argument("--ending", type=int)
     args = parser.parse_args(arguments)
+    os.set_inheritable(args.ending, False)
     kept = Checkpoints(args.folder, args.gb, args.every, args.in_memory)
-    spec = WorkerSpec(os.environ[STORE], args.name, args.folder, kept, args.epoch_limit)
+    spec = WorkerSpec(os.environ[STORE], args.name, args.folder, kept, args.epoch_limit, args.grace)
+    ending = _piped(spec, args.ending)
+    ending.say(args.ending)
+    return ending.code
+
+
+def _piped(spec: WorkerSpec, ending: int) -> Ending:
     leaving = Leaving()
     with on_signals(leaving):
         try:
             pipe = _own_input()
             train: Train = serialization.receive(pipe)
-            threading.Thread(target=_watch_parent, args=(pipe.fileno(), os.getppid(), leaving), daemon=True).start()
-            return LEFT if work(spec, train, leaving).left else FINISHED
+            watched = (pipe.fileno(), os.getppid(), leaving, spec.grace)
+            threading.Thread(target=_watch_parent, args=watched, daemon=True).start()
+            result = work(spec, train, leaving, timed_out=lambda: Ending(TIMED_OUT).say(ending))
+            return Ending(LEFT if result.left else FINISHED)
         except FreezeThawError as error:
-            sys.stderr.write(f"{SAYS}{error}\n")
-            return BROKEN
+            return Ending(BROKEN, str(error))
 
 
 def logs_in(folder: str) -> Path:
@@ -137,14 +176,15 @@ def _printing_to(file: int) -> Iterator[None]:
             os.close(before[number])
 
 
-def _watch_parent(pipe: int, parent: int, leaving: Leaving) -> None:
+def _watch_parent(pipe: int, parent: int, leaving: Leaving, grace: float | None) -> None:
     """Stop when the parent is gone: its end of the pipe closes, or this process has another parent.
 
-    A training that hangs cannot be asked to stop, and nobody else would end this process then.
+    With `grace`, end a training that does not come back: nobody else would.
     """
     while os.getppid() == parent:
         if select.select([pipe], [], [], LISTEN)[0] and not os.read(pipe, 1):
             break
     leaving.ask("the parent process is gone")
-    time.sleep(GRACE_SECONDS)
-    os._exit(LEFT)
+    if grace is not None:
+        time.sleep(grace)
+        os._exit(LEFT)

@@ -3,6 +3,10 @@
 Reading is one consistent view; writing is one transaction that holds the write lock from its beginning. SQLite runs
 with a write-ahead log and `synchronous=FULL`: a commit that returned is on the disk. `?synchronous=off` in the URL is
 for files that go with the process.
+
+A transaction whose connection is lost is repeated until the database is back, for as long as it waits for a lock. If
+the connection is lost within the commit, nobody knows whether that happened. So each connection to a server numbers its
+transactions in a row of its own (table `writers`), which is committed with them and looked up before one is repeated.
 """
 
 from __future__ import annotations
@@ -11,12 +15,17 @@ import contextlib
 import math
 import os
 import random
+import secrets
+import shutil
 import sqlite3
+import sys
+import tempfile
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, text
 from sqlalchemy.engine import URL
@@ -25,19 +34,25 @@ from freezethaw.errors import StoreError
 from freezethaw.store import urls
 from freezethaw.store.urls import require_local
 
+T = TypeVar("T")
 READING = "freezethaw_reading"
 IDLE_SECONDS = 1.0  # after which a connection to a server is looked at before it is used
 FIRST_PAUSE, LONGEST_PAUSE, SHORTEST_PAUSE = 0.005, 0.2, 0.01  # seconds between two attempts to take the write lock
 CREATING = 0x66726565_7A65  # "freeze"
+FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0  # seconds until a transaction is repeated whose connection was lost
+WRITERS = "freezethaw_writers"
 
 
 class Database:
     """An engine that knows how to begin. Safe to carry through a fork: a child opens connections of its own."""
 
-    def __init__(self, url: str | Path, wait: float) -> None:
+    def __init__(self, url: str | Path, wait: float, known: bool = False) -> None:
+        """`known`: it has been reached before, by this process or another one; if not, its URL may be wrong."""
         self.url = urls.parse(url)
-        self.wait, self.durable = wait, True
+        self.wait, self.durable, self._known = wait, True, known
+        self._outages = _Outages()
         self.sqlite = self.url.drivername == "sqlite"
+        self._file = SqliteFile(Path())
         if self.sqlite:
             file = urls.sqlite_file(self.url)
             try:
@@ -46,31 +61,113 @@ class Database:
                 raise StoreError(f"the store {file} may not be read: {error.strerror}") from error
             self.durable = urls.is_durable(self.url)
             self.url = self.url.set(database=str(file), query={})
-        self.engine = (
-            _sqlite_engine(self.url, wait, self.durable) if self.sqlite else _postgresql_engine(self.url, wait)
-        )
+            self._file = SqliteFile(file)
+            self.engine = _sqlite_engine(self.url, wait, self.durable, self._file)
+        else:
+            self.engine = _postgresql_engine(self.url, wait, self._outages)
         self._pid = os.getpid()
-        weakref.finalize(self, _dispose, self.engine, self._pid)
+        weakref.finalize(self, _dispose, self.engine, self._file, self._pid)
 
     @property
     def shown(self) -> str:
         """The URL with its password masked."""
         return urls.shown(self.url)
 
+    @property
+    def outages(self) -> int:
+        """How often the database was away, as far as this process noticed."""
+        return self._outages.count
+
+    @property
+    def missing(self) -> bool:
+        """Whether this is a SQLite file that does not exist."""
+        return self.sqlite and not self._file.path.exists()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a SQLite file that this process may not write."""
+        return self.sqlite and self._file.read_only
+
+    def read(self, body: Callable[[Connection], T]) -> T:
+        """Call `body` in one consistent view, again if the connection is lost."""
+
+        def attempt() -> T:
+            with self._reading() as connection:
+                return body(connection)
+
+        return self._patiently(attempt)
+
+    def write(self, body: Callable[[Connection], T], repeatable: bool = False) -> T:
+        """Call `body` in one transaction that holds the write lock; again if the connection is lost before it commits.
+
+        `repeatable`: doing it twice has the same effect, so nobody needs to know whether it was committed.
+        """
+        if self._file.copied:
+            raise StoreError(f"the store {self.shown} cannot be written: the file or its folder is read-only")
+        commit = _Commit()
+
+        def attempt() -> T:
+            if commit.unknown and self._looked_up(commit):
+                return commit.result  # type: ignore[no-any-return]
+            commit.unknown = False
+            with self._engine().begin() as connection:
+                if not self.sqlite and not repeatable:
+                    commit.mark(connection)
+                commit.result = body(connection)
+                commit.unknown = commit.number > 0  # until `begin` has committed
+            return commit.result  # type: ignore[no-any-return]
+
+        return self._patiently(attempt)
+
+    def _looked_up(self, commit: _Commit) -> bool:
+        """Whether a transaction was committed whose connection was lost meanwhile."""
+        with self._engine().begin() as connection:
+            return commit.was_done(connection)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        deadline, pause = time.monotonic() + self.wait, FIRST_RETRY
+        while True:
+            try:
+                with self._translated():
+                    result = attempt()
+            except StoreError as error:
+                if time.monotonic() + pause > deadline or not _is_away(error.__cause__, self._known):
+                    raise
+                if pause == FIRST_RETRY:
+                    self._outages.count += 1
+                    said = " ".join(str(error).split())
+                    sys.stderr.write(f"freezethaw: {said}; waiting for up to {self.wait:g} s\n")
+            else:
+                self._known = True
+                return result
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_RETRY)
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction that holds the write lock; committed at the end, rolled back on an error."""
+        """One transaction that holds the write lock; committed at the end, rolled back on an error, never repeated."""
         with self._translated(), self._engine().begin() as connection:
             yield connection
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent view."""
-        with self._translated(), self._engine().connect() as connection:
+        with self._translated(), self._reading() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine().connect() as connection:
             options: dict[str, Any] = {READING: True}
             if not self.sqlite:
                 options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             yield connection.execution_options(**options)
+
+    def use_copy(self) -> None:
+        """Use a copy of a SQLite file that this process may not write, to migrate it."""
+        if not self._file.copied:
+            self.engine.dispose()
+            self._file.copy()
 
     def lock_names(self, connection: Connection) -> None:
         """Let one transaction at a time create tables or studies. SQLite's write lock does so anyway."""
@@ -94,9 +191,16 @@ class Database:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._engine().dispose()
+        if self._pid == os.getpid():
+            self._file.remove_copy()
+        self._connected().dispose()
 
     def _engine(self) -> Engine:
+        """For a transaction."""
+        self._file.check()
+        return self._connected()
+
+    def _connected(self) -> Engine:
         if self._pid != os.getpid():
             self.engine.dispose(close=False)
             self._pid = os.getpid()
@@ -114,8 +218,138 @@ class Database:
         return f"the store {self.shown} {_reason(cause, self.wait)}"
 
 
-def _dispose(engine: Engine, pid: int) -> None:
+def _dispose(engine: Engine, file: SqliteFile, pid: int) -> None:
     engine.dispose(close=pid == os.getpid())  # a forked child must not close what is its parent's
+    if pid == os.getpid():
+        file.remove_copy()
+
+
+class SqliteFile:
+    """The file of a store: it must stay the same one, and it may be read where it may not be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: tuple[int, int] | None = None  # device and inode of the file that was opened first
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this process may not write it; SQLite writes files beside it too."""
+        return self.path.exists() and not (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK))
+
+    @property
+    def copied(self) -> bool:
+        """Whether a copy is used, in which nothing may be recorded."""
+        return self._copy is not None
+
+    def check(self) -> None:
+        """Refuse a file that is not the one that was opened first: a deleted one would still take what is written."""
+        if self._opened is not None and self._identity() != self._opened:
+            what = "replaced by another file" if self.path.exists() else "deleted"
+            raise StoreError(
+                f"the store {self.path} was {what} while this process used it. What was recorded before is in the file "
+                "that is gone: put it back, or start a new study"
+            )
+
+    def connect(self, wait: float) -> sqlite3.Connection:
+        """A new connection. Only the first one may create the file."""
+        if self._copy is not None:
+            return self._connect(Path(self._copy.name) / self.path.name, "rw", wait)
+        if not self.read_only:
+            connection = self._connect(self.path, "rwc" if self._opened is None else "rw", wait)
+        else:
+            connection = self._connect(self.path, "ro", wait)
+            try:
+                connection.execute("SELECT count(*) FROM sqlite_master")
+            except sqlite3.OperationalError:  # without its shared memory a write-ahead log cannot be read
+                connection.close()
+                self.copy()
+                return self.connect(wait)
+        if self._opened is None:
+            self._opened = self._identity()
+        return connection
+
+    def copy(self) -> None:
+        """From now on use a copy: the database, and what is only in its write-ahead log."""
+        self._copy = tempfile.TemporaryDirectory(prefix="freezethaw-copy-")
+        for name in (self.path.name, f"{self.path.name}-wal"):
+            if (self.path.parent / name).exists():
+                shutil.copyfile(self.path.parent / name, Path(self._copy.name) / name)
+
+    def remove_copy(self) -> None:
+        """Remove the copy; another connection makes another one."""
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @staticmethod
+    def _connect(path: Path, mode: str, wait: float) -> sqlite3.Connection:
+        place = f"file:{quote(str(path))}?mode={mode}"
+        return sqlite3.connect(place, uri=True, timeout=wait, check_same_thread=False)
+
+
+class _Outages:
+    """How often the database was away."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class _Commit:
+    """Whether a transaction on a server was committed. A later transaction of its connection overwrites its number."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.unknown = False  # whether the connection may have been lost within the commit
+        self.writer, self.number = "", 0
+
+    def mark(self, connection: Connection) -> None:
+        """Number the transaction, in a row that is committed with it."""
+        info = connection.connection.info  # of this connection to the server, for as long as it lasts
+        self.writer = info.setdefault("writer", secrets.token_hex(16))
+        self.number = info["number"] = info.get("number", 0) + 1
+        here = {"writer": self.writer, "number": self.number}
+        same = text(f"UPDATE {WRITERS} SET number = :number, seen = now() WHERE writer = :writer")  # noqa: S608
+        if connection.execute(same, here).rowcount == 0:
+            # rows of connections that are gone; by the server's clock, and of no consequence
+            connection.execute(text(f"DELETE FROM {WRITERS} WHERE seen < now() - interval '1 day'"))  # noqa: S608
+            connection.execute(text(f"INSERT INTO {WRITERS} VALUES (:writer, :number, now())"), here)  # noqa: S608
+
+    def was_done(self, connection: Connection) -> bool:
+        """Look it up. This waits for a commit that the server is still at: both write the same row."""
+        find = text(
+            f"INSERT INTO {WRITERS} VALUES (:writer, 0, now()) "  # noqa: S608
+            f"ON CONFLICT (writer) DO UPDATE SET seen = now() RETURNING number"
+        )
+        return bool(connection.execute(find, {"writer": self.writer}).scalar_one() == self.number)
+
+
+# What a driver says if the connection cannot be made, and waiting does not help.
+REFUSED = ("password authentication failed", "no password supplied", "does not exist", "resolve host", "no pg_hba.conf")
+# What it says if a server is there, but not ready.
+NOT_READY = ("starting up", "shutting down", "recovery mode", "too many clients", "connection slots")
+
+
+def _is_away(error: BaseException | None, known: bool) -> bool:
+    """Whether the database may be back soon: no connection, or SQLite's lock was not free."""
+    if not isinstance(error, exc.DBAPIError):
+        return False
+    said = str(error.orig)
+    if isinstance(error.orig, sqlite3.Error):
+        return "locked" in said or "locking protocol" in said
+    if error.connection_invalidated:
+        return True
+    never_connected = isinstance(error, exc.OperationalError) and getattr(error.orig, "sqlstate", None) is None
+    if not never_connected:
+        return False
+    return any(sign in said for sign in NOT_READY) or (known and not any(sign in said for sign in REFUSED))
 
 
 # What a driver's message means and what to do about it.
@@ -160,8 +394,8 @@ def _check_file(file: Path) -> None:
     require_local(file)
 
 
-def _sqlite_engine(url: URL, wait: float, durable: bool) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": wait, "check_same_thread": False})
+def _sqlite_engine(url: URL, wait: float, durable: bool, file: SqliteFile) -> Engine:
+    engine = create_engine(url, creator=lambda: file.connect(wait))
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
@@ -211,7 +445,7 @@ def _server_options(wait: float) -> str:
     return f"-c lock_timeout={int(1000 * wait)} -c idle_in_transaction_session_timeout={int(500 * wait)}"
 
 
-def _postgresql_engine(url: URL, wait: float) -> Engine:
+def _postgresql_engine(url: URL, wait: float, outages: _Outages) -> Engine:
     try:
         engine = create_engine(
             url,
@@ -234,6 +468,7 @@ def _postgresql_engine(url: URL, wait: float) -> Engine:
             try:
                 engine.dialect.do_ping(connection)
             except Exception:
+                outages.count += 1
                 raise exc.DisconnectionError from None
 
     return engine

@@ -1,7 +1,8 @@
 """What may change about the definition of a study when it is continued: pure functions.
 
 A definition is a plain dict, as `StudyDefinition.to_dict` writes it. Every version is kept, and a decision names its
-version. No decision depends on `tags` and the disk budget `disk_gb`, so they change without a new version. They, and
+version. No decision depends on `tags`, the disk budget `disk_gb` and the name and hash of the `training`, so they
+change without a new version. They, and
 the runs that the user `banned` or `pinned`, are kept if a new definition does not mention them; `stopped` is not, so
 that running the same command again continues the study.
 """
@@ -19,8 +20,8 @@ from freezethaw.store.storage import Definition
 
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # with another one it would be another study
-TAGS, DISK = "tags", "disk_gb"
-KEPT = (TAGS, DISK, "banned", "pinned")  # if a new definition does not mention them
+TAGS, DISK, TRAINING = "tags", "disk_gb", "training"
+KEPT = (TAGS, DISK, TRAINING, "banned", "pinned")  # if a new definition does not mention them
 LONGEST_TAG = 50
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from freezethaw.records import Lease
 from freezethaw.store import heads, rows, rules
 from freezethaw.store.processes import Process
-from freezethaw.store.storage import DECIDING, LeaseState, Watcher
+from freezethaw.store.storage import DECIDING, LeaseState
 from freezethaw.store.tables import leases
 
 _NOBODY = Process("", "", 0, "")
@@ -76,12 +76,6 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
         rows.add_event(connection, head, "lease taken over", *rules.taken_over(seen))
         heads.advance(connection, head)
     return Lease(seen.run, seen.token + 1, seen.decision)
-
-
-def take_decision_lease(connection: Connection, study: int, watcher: Watcher) -> Lease | None:
-    """The decision lease, if nobody holds it: within a transaction that has locked nothing yet."""
-    seen = states(connection, study, DECIDING)
-    return take(connection, study, seen[0], watcher.here) if seen and not seen[0].held else None
 
 
 def lock_all(connection: Connection, study: int) -> None:

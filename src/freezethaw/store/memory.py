@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
 
 KEPT = 1000  # decisions whose baskets and samples are remembered
 NOBODY = Process("", "", 0, "")
+PAUSE = 0.01  # seconds until a thread asks again for the decision lease
 
 
 @dataclass
@@ -216,6 +217,12 @@ class MemoryStorage:
     def acquire_decision_lease(self, watcher: Watcher) -> Lease | None:
         """The decision lease, if it is available now."""
         return self._take(self._leases[DECIDING], watcher)
+
+    def wait_for_decision_lease(self, watcher: Watcher, pause: Callable[[float], object]) -> Lease:
+        """The decision lease; only threads of this process can hold it."""
+        while (lease := self.acquire_decision_lease(watcher)) is None:
+            pause(PAUSE)
+        return lease
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease."""
@@ -497,6 +504,10 @@ class MemoryStorage:
         if self._definitions[-1].value.get(definitions.DISK) != gb:
             self._set(definitions.DISK, gb)
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study."""
+        self._set(definitions.TRAINING, dict(training))
+
     def _set(self, key: str, value: object) -> None:
         """Change an entry of the definition on which no decision depends: no new version."""
         with self._lock:
@@ -510,9 +521,13 @@ class MemoryStorage:
         run: int | None = None,
         epoch: int | None = None,
         details: Mapping[str, Any] | None = None,
+        once: bool = False,
     ) -> None:
-        """Record an event."""
+        """Record an event; `once`: unless the newest one of its kind has the same details."""
         with self._lock:
+            newest = next((e for e in reversed(self._events) if e.kind == documents.printable(kind)), None)
+            if once and newest is not None and newest.details == dict(details or {}):
+                return
             self._advance()
             self._add_event(documents.printable(kind), text, run, epoch, details)
 

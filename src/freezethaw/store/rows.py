@@ -31,6 +31,13 @@ def add_event(
     connection.execute(insert(events).values(row))
 
 
+def is_known(connection: Connection, head: Head, kind: str, details: Mapping[str, Any] | None) -> bool:
+    """Whether the newest event of this kind has the same details."""
+    query = select(events.c.details).where(events.c.study == head.study, events.c.kind == kind)
+    newest = connection.execute(query.order_by(events.c.id.desc()).limit(1)).scalar()
+    return newest is not None and bool(newest == documents.dump(dict(details or {})))
+
+
 def newest_events(connection: Connection, study: int, last: int) -> tuple[Event, ...]:
     """The last events, oldest first."""
     query = select(events).where(events.c.study == study).order_by(events.c.id.desc()).limit(last)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import StoreError, StudyError
 from freezethaw.records import (
     Checkpoint,
     Closing,
@@ -25,11 +25,24 @@ from freezethaw.records import (
     Request,
     StudyState,
 )
-from freezethaw.store import definitions, documents, heads, leases, loading, recording, rows, sampler_states, study_rows
+from freezethaw.store import (
+    definitions,
+    documents,
+    heads,
+    leases,
+    loading,
+    queue,
+    recording,
+    rows,
+    sampler_states,
+    study_rows,
+)
 from freezethaw.store.database import Database
 from freezethaw.store.heads import Head
 from freezethaw.store.processes import Process
 from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
+
+T = TypeVar("T")
 
 
 class SqlStorage:
@@ -56,85 +69,97 @@ class SqlStorage:
 
     def load(self, known: StudyState | None = None, at: int | None = None) -> StudyState:
         """The state now, reading only what changed since `known`; or the state at an earlier change."""
-        with self._database.reading() as connection:
-            if at is not None:
-                return loading.load_at(connection, self._study, at)
-            return loading.load(connection, self._study, known)
+        if at is not None:
+            return self._database.read(lambda connection: loading.load_at(connection, self._study, at))
+        return self._database.read(lambda connection: loading.load(connection, self._study, known))
 
     def change(self) -> int:
         """The study's change counter."""
-        with self._database.reading() as connection:
-            return heads.read(connection, self._study).change
+        return self._database.read(lambda connection: heads.read(connection, self._study).change)
 
     def definition(self, version: int) -> Definition:
         """One version of the definition."""
-        with self._database.reading() as connection:
-            return loading.read_definition(connection, self._study, version)
+        return self._database.read(lambda connection: loading.read_definition(connection, self._study, version))
 
     def history(self, known: History | None = None) -> History:
         """All decisions and epochs, reading only what changed since `known`."""
-        with self._database.reading() as connection:
-            return loading.history(connection, self._study, known)
+        return self._database.read(lambda connection: loading.history(connection, self._study, known))
 
     def decision(self, number: int) -> DecisionRecord:
         """One decision with its basket."""
-        with self._database.reading() as connection:
-            return loading.decision(connection, self._study, number)
+        return self._database.read(lambda connection: loading.decision(connection, self._study, number))
 
     def decisions(self, last: int, before: int | None = None) -> tuple[DecisionRecord, ...]:
         """The newest decisions, or the newest before another one, oldest first, without baskets."""
-        with self._database.reading() as connection:
-            return loading.newest_decisions(connection, self._study, last, before)
+        return self._database.read(lambda connection: loading.newest_decisions(connection, self._study, last, before))
 
     def deciding_seconds(self) -> float:
         """Seconds that all decisions took."""
-        with self._database.reading() as connection:
-            return loading.deciding_seconds(connection, self._study)
+        return self._database.read(lambda connection: loading.deciding_seconds(connection, self._study))
 
     def samples(self, before: int | None = None) -> Any:
         """The newest samples, or those that decision `before` started from; None if there are none."""
-        with self._database.reading() as connection:
-            return sampler_states.read(connection, self._study, before)
+        return self._database.read(lambda connection: sampler_states.read(connection, self._study, before))
 
     def metrics(self, run: int) -> tuple[Mapping[str, Any], ...]:
         """Other metrics of a run, one dict for each epoch."""
-        with self._database.reading() as connection:
-            return loading.metrics(connection, self._study, run)
+        return self._database.read(lambda connection: loading.metrics(connection, self._study, run))
 
     def checkpoints(self, run: int | None = None) -> tuple[Checkpoint, ...]:
         """Checkpoints that exist, oldest first."""
-        with self._database.reading() as connection:
-            return rows.existing_checkpoints(connection, self._study, run)
+        return self._database.read(lambda connection: rows.existing_checkpoints(connection, self._study, run))
 
     def events(self, after: int = 0, most: int = 1000) -> tuple[Event, ...]:
         """Events with a number greater than `after`, oldest first."""
-        with self._database.reading() as connection:
-            return rows.events_after(connection, self._study, after, most)
+        return self._database.read(lambda connection: rows.events_after(connection, self._study, after, most))
 
     def last_events(self, last: int) -> tuple[Event, ...]:
         """The newest events, oldest first."""
-        with self._database.reading() as connection:
-            return rows.newest_events(connection, self._study, last)
+        return self._database.read(lambda connection: rows.newest_events(connection, self._study, last))
 
     def leases(self) -> tuple[LeaseState, ...]:
         """Leases that are held, and those of pending decisions that nobody holds."""
-        with self._database.reading() as connection:
-            return leases.states(connection, self._study)
+        return self._database.read(lambda connection: leases.states(connection, self._study))
 
     def last_holder(self, run: int) -> Process | None:
         """The process that holds the lease of a run, or held it last."""
-        with self._database.reading() as connection:
-            return next((lease.holder for lease in leases.states(connection, self._study, run)), None)
+        return self._database.read(
+            lambda connection: next((lease.holder for lease in leases.states(connection, self._study, run)), None)
+        )
 
     # Leases.
 
     def acquire_decision_lease(self, watcher: Watcher) -> Lease | None:
-        """The decision lease, if it is available now."""
-        with self._database.reading() as connection:
+        """The decision lease, if it is available now and nobody waits for it."""
+
+        def look(connection: Connection) -> tuple[LeaseState | None, bool]:
             seen = leases.states(connection, self._study, DECIDING)
-        if not seen:
+            return next(iter(seen), None), queue.first(connection, self._study, watcher.here) is None
+
+        seen, free = self._database.read(look)
+        if seen is None:
             raise StudyError("the study was deleted")
-        return self._take(seen[0], watcher)
+        return self._take(seen, watcher) if free else None
+
+    def wait_for_decision_lease(self, watcher: Watcher, pause: Callable[[float], object]) -> Lease:
+        """The decision lease, in the order of asking."""
+        lease = self.acquire_decision_lease(watcher)
+        if lease is not None:
+            return lease
+        here = watcher.here
+        ticket = self._database.write(lambda connection: queue.enter(connection, self._study, here))
+        try:
+            while lease is None:
+                lease = self._take_in_turn(ticket, watcher, pause)
+        except BaseException:
+            with contextlib.suppress(StoreError):
+                self._database.write(lambda connection: queue.leave(connection, ticket), repeatable=True)
+            raise
+        return lease
+
+    def _take_in_turn(self, ticket: int, watcher: Watcher, pause: Callable[[float], object]) -> Lease | None:
+        seen = queue.wait(self._database, self._study, ticket, watcher, pause)
+        return self._database.write(lambda connection: queue.take(connection, self._study, ticket, seen, watcher.here))
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease."""
@@ -145,20 +170,18 @@ class SqlStorage:
         return None
 
     def _take(self, seen: LeaseState, watcher: Watcher) -> Lease | None:
-        if not watcher.may_take(self.uid, seen):
+        # while the database was away no heartbeat could be seen: what was watched before does not count
+        if not watcher.may_take((self.uid, self._database.outages), seen):
             return None
-        with self._database.writing() as connection:
-            return leases.take(connection, self._study, seen, watcher.here)
+        return self._database.write(lambda connection: leases.take(connection, self._study, seen, watcher.here))
 
     def beat(self, lease: Lease) -> None:
         """Advance the heartbeat counter."""
-        with self._database.writing() as connection:
-            leases.beat(connection, self._study, lease)
+        self._database.write(lambda connection: leases.beat(connection, self._study, lease), repeatable=True)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back; its decision stays pending."""
-        with self._database.writing() as connection:
-            leases.release(connection, self._study, lease)
+        self._database.write(lambda connection: leases.release(connection, self._study, lease))
 
     # Writing.
 
@@ -174,19 +197,24 @@ class SqlStorage:
         replaced: Sequence[int] = (),
     ) -> tuple[Decision, Lease]:
         """Commit a decision, the lease of its run and the samples after it; see the protocol."""
-        base, here = None, Process.current()  # before the lock is taken
-        with self._changing(decision_lease, closing) as (connection, head):
+        here = Process.current()  # before the lock is taken
+
+        def commit(connection: Connection, head: Head) -> tuple[Decision, Lease, int | None]:
             if closing is not None:
                 recording.finish(connection, head, closing, checkpoint, "told", replaced)
-            committed = recording.commit(connection, head, draft, basis, here)
+            decision, lease = recording.commit(connection, head, draft, basis, here)
+            base = None
             if samples is not None:
                 base, text = self._written.row(head.decisions, samples)
                 sampler_states.write(connection, self._study, head.decisions, base, text)
             if not keep_lease:
                 leases.release(connection, self._study, decision_lease)
+            return decision, lease, base
+
+        decision, lease, base = self._change(commit, decision_lease, closing)
         if samples is not None:
-            self._written.remember(committed[0].number, samples, base)
-        return committed
+            self._written.remember(decision.number, samples, base)
+        return decision, lease
 
     def record(
         self,
@@ -198,34 +226,42 @@ class SqlStorage:
         deciding: Watcher | None = None,
     ) -> Recorded:
         """Record losses, the checkpoint that belongs to them, and the end of the decision; see the protocol."""
-        with self._database.writing() as connection:
+
+        def record(connection: Connection) -> Recorded:
             taken = None
             if deciding is not None:  # first, as everywhere: see `leases` on the order of locks
-                taken = leases.take_decision_lease(connection, self._study, deciding)
+                taken = queue.take_if_nobody_waits(connection, self._study, deciding)
             recorded = recording.record(connection, self._study, lease, report, checkpoint, close, replaced)
-        return recorded if taken is None else replace(recorded, decision_lease=taken)
+            return recorded if taken is None else replace(recorded, decision_lease=taken)
+
+        # a loss that is reported twice is recorded once
+        only_losses = checkpoint is None and close is None and not replaced and deciding is None
+        return self._database.write(record, repeatable=only_losses)
 
     def add_runs(self, curves: Iterable[tuple[Config, Report]]) -> list[int]:
         """Add imported learning curves, all or none."""
-        with self._changing() as (connection, head):
-            return [recording.add_run(connection, head, config, report) for config, report in curves]
+        every = list(curves)
+        return self._change(lambda connection, head: [recording.add_run(connection, head, *curve) for curve in every])
 
     def drop_checkpoints(self, numbers: Iterable[int], why: str, holder: Lease | None = None) -> tuple[Checkpoint, ...]:
         """Mark checkpoints as replaced, evicted or damaged; those of leased runs stay, except the holder's."""
-        with self._changing(holder) as (connection, head):
-            return rows.drop_checkpoints(connection, head, numbers, why, holder.run if holder else None)
+        wanted, run = list(numbers), holder.run if holder else None
+        return self._change(lambda connection, head: rows.drop_checkpoints(connection, head, wanted, why, run), holder)
 
     def request(self, run: int | None, config: Config | None, to_epoch: int) -> int:
         """Queue a request to start a configuration or to thaw a run."""
-        with self._changing() as (connection, head):
-            return rows.add_request(connection, head, Request(0, run, config or {}, to_epoch))
+        wanted = Request(0, run, config or {}, to_epoch)
+        return self._change(lambda connection, head: rows.add_request(connection, head, wanted))
 
     def amend(self, changes: Definition) -> None:
         """Change entries of the definition: a new version."""
-        with self._database.writing() as connection:
+
+        def amend(connection: Connection) -> None:
             head = heads.lock(connection, self._study)
             current = loading.read_definition(connection, self._study, head.definition)
             study_rows.amend(connection, head, self.name, current | dict(changes))
+
+        self._database.write(amend)
 
     def set_tags(self, tags: Iterable[str]) -> None:
         """Replace the study's tags."""
@@ -236,9 +272,12 @@ class SqlStorage:
         if self.load().definition.get(definitions.DISK) != gb:
             self._set(definitions.DISK, gb)
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study."""
+        self._set(definitions.TRAINING, dict(training))
+
     def _set(self, key: str, value: object) -> None:
-        with self._changing() as (connection, head):
-            study_rows.set_entry(connection, head, key, value)
+        self._change(lambda connection, head: study_rows.set_entry(connection, head, key, value))
 
     def add_event(
         self,
@@ -247,19 +286,30 @@ class SqlStorage:
         run: int | None = None,
         epoch: int | None = None,
         details: Mapping[str, Any] | None = None,
+        once: bool = False,
     ) -> None:
-        """Record an event."""
-        with self._changing() as (connection, head):
-            rows.add_event(connection, head, documents.printable(kind), text, run, epoch, details)
+        """Record an event; `once`: unless the newest one of its kind has the same details."""
 
-    @contextlib.contextmanager
-    def _changing(self, lease: Lease | None = None, ending: Lease | None = None) -> Iterator[tuple[Connection, Head]]:
+        def add(connection: Connection, head: Head) -> None:
+            shown = documents.printable(kind)
+            if not (once and rows.is_known(connection, head, shown, details)):
+                rows.add_event(connection, head, shown, text, run, epoch, details)
+
+        self._change(add)
+
+    def _change(
+        self, body: Callable[[Connection, Head], T], lease: Lease | None = None, ending: Lease | None = None
+    ) -> T:
         """One transaction that changes the study, under a lease if one is needed; another lease may end with it."""
-        with self._database.writing() as connection:
+
+        def change(connection: Connection) -> T:
             if lease is not None:
                 leases.beat(connection, self._study, lease)
             if ending is not None:
                 leases.end(connection, self._study, ending)
             head = heads.lock(connection, self._study)
-            yield connection, head
+            result = body(connection, head)
             heads.advance(connection, head)
+            return result
+
+        return self._database.write(change)

@@ -151,7 +151,10 @@ class Storage(Protocol):
     # Leases.
 
     def acquire_decision_lease(self, watcher: Watcher) -> Lease | None:
-        """The decision lease, if it is available now; else None: ask again with the same watcher."""
+        """The decision lease, if it is available now and nobody waits; else None: ask again with the same watcher."""
+
+    def wait_for_decision_lease(self, watcher: Watcher, pause: Callable[[float], object]) -> Lease:
+        """The decision lease, granted in the order of asking. `pause` is called with seconds between two looks."""
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease; None if there is none."""
@@ -220,6 +223,9 @@ class Storage(Protocol):
     def set_disk_budget(self, gb: float | None) -> None:
         """Record the disk budget of the checkpoints, for display."""
 
+    def set_training(self, training: Mapping[str, str]) -> None:
+        """Record the name and the hash of what trains the study, to notice another one."""
+
     def add_event(
         self,
         kind: str,
@@ -227,5 +233,6 @@ class Storage(Protocol):
         run: int | None = None,
         epoch: int | None = None,
         details: Mapping[str, Any] | None = None,
+        once: bool = False,
     ) -> None:
-        """Record an event."""
+        """Record an event; `once`: unless the newest one of its kind has the same details."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import and_, delete, func, select
+from sqlalchemy import Connection, and_, case, delete, func, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Lease, StudyInfo, StudyState
@@ -23,12 +23,17 @@ LONGEST_NAME = 200
 
 
 class Store:
-    """Studies in a SQLite file or on a PostgreSQL server. `wait`: seconds to wait for a lock before giving up."""
+    """Studies in a SQLite file or on a PostgreSQL server.
 
-    def __init__(self, url: str | Path, wait: float = WAIT_SECONDS) -> None:
-        self._database = Database(url, wait)
+    `wait`: seconds to wait for a lock, or for a database that is away, before giving up. `create`: make a store where
+    there is none; else nothing is written, except that a store of an older version is migrated. `known`: somebody has
+    reached it at this URL, so that it is waited for already when it is opened.
+    """
+
+    def __init__(self, url: str | Path, wait: float = WAIT_SECONDS, create: bool = True, known: bool = False) -> None:
+        self._database = Database(url, wait, known)
         try:
-            prepare(self._database)
+            prepare(self._database, create)
         except BaseException:
             self._database.close()
             raise
@@ -54,16 +59,18 @@ class Store:
     def create_or_open(self, name: str, definition: Definition) -> SqlStorage:
         """The study of this name: created, or continued if the definition is of the same study."""
         checked, name = definitions.checked(definition), _checked_name(name)
-        with self._database.writing() as connection:
+
+        def create_or_amend(connection: Connection) -> tuple[int, str]:
             found = study_rows.find(connection, name)
             if found is None:
                 self._database.lock_names(connection)
                 found = study_rows.find(connection, name)  # another process may have been quicker
             if found is None:
-                found = study_rows.create(connection, name, checked)
-            else:
-                study_rows.amend(connection, heads.lock(connection, found[0]), name, checked)
-        return SqlStorage(self._database, name, *found)
+                return study_rows.create(connection, name, checked)
+            study_rows.amend(connection, heads.lock(connection, found[0]), name, checked)
+            return found
+
+        return SqlStorage(self._database, name, *self._database.write(create_or_amend))
 
     def save(self, name: str, state: StudyState, samples: Any = None) -> tuple[SqlStorage, dict[int, Lease]]:
         """Write a whole study under an unused name.
@@ -71,22 +78,26 @@ class Store:
         Returns it with the leases (of this process) of its pending decisions, by their numbers.
         """
         definition, name = definitions.checked(state.definition), _checked_name(name)
-        with self._database.writing() as connection:
+
+        def write_all(connection: Connection) -> tuple[int, str, dict[int, Lease]]:
             self._database.lock_names(connection)
             if study_rows.find(connection, name) is not None:
                 raise StudyError(f"there is a study {name!r} in {self.url} already; choose another name")
-            found = study_rows.create(connection, name, definition)
-            head = heads.lock(connection, found[0])
+            study, uid = study_rows.create(connection, name, definition)
+            head = heads.lock(connection, study)
             granted = study_rows.write_all(connection, head, state, samples, Process.current())
             heads.advance(connection, head)
-        return SqlStorage(self._database, name, *found), granted
+            return study, uid, granted
+
+        study, uid, granted = self._database.write(write_all)
+        return SqlStorage(self._database, name, study, uid), granted
 
     def open(self, name: str | None = None) -> SqlStorage:
         """A study that exists; the name may be left out if the store holds exactly one."""
         if name is None:
             name = self._only_name()
-        with self._database.reading() as connection:
-            found = study_rows.find(connection, _checked_name(name))
+        checked = _checked_name(name)
+        found = self._database.read(lambda connection: study_rows.find(connection, checked))
         if found is None:
             names = ", ".join(repr(info.name) for info in self.studies())
             raise StudyError(f"there is no study {name!r} in {self.url}; it has {names or 'none'}")
@@ -103,35 +114,40 @@ class Store:
 
     def studies(self) -> tuple[StudyInfo, ...]:
         """All studies, oldest first."""
-        trained = select(runs.c.study, func.sum(runs.c.epochs).label("epochs")).group_by(runs.c.study).subquery()
+        # as `StudyState.epochs_trained` counts them
+        count = runs.c.epochs + case((runs.c.state == "diverged", 1), else_=0)
+        of_study = select(runs.c.study, func.sum(count).label("epochs")).where(~runs.c.added).group_by(runs.c.study)
+        trained = of_study.subquery()
         defined = (definition_table.c.study == study_table.c.id, definition_table.c.version == study_table.c.definition)
         query = select(study_table, trained.c.epochs, definition_table.c.document).join(
             definition_table, and_(*defined)
         )
         query = query.outerjoin(trained, trained.c.study == study_table.c.id).order_by(study_table.c.id)
-        with self._database.reading() as connection:
-            return tuple(
-                StudyInfo(
-                    row.name,
-                    row.runs,
-                    int(row.epochs or 0),
-                    row.decisions,
-                    row.created,
-                    tuple(documents.load(row.document).get(definitions.TAGS, ())),
-                    row.uid,
-                )
-                for row in connection.execute(query)
+        return tuple(
+            StudyInfo(
+                row.name,
+                row.runs,
+                int(row.epochs or 0),
+                row.decisions,
+                row.created,
+                tuple(documents.load(row.document).get(definitions.TAGS, ())),
+                row.uid,
             )
+            for row in self._database.read(lambda connection: connection.execute(query).all())
+        )
 
     def delete(self, name: str) -> None:
         """Delete a study with everything in it except the files of its checkpoints. Its workers can write no more."""
-        with self._database.writing() as connection:
+
+        def delete_it(connection: Connection) -> None:
             found = study_rows.find(connection, _checked_name(name))
             if found is None:
                 raise StudyError(f"there is no study {name!r} in {self.url}")
             leases.lock_all(connection, found[0])
             heads.lock(connection, found[0])
             connection.execute(delete(study_table).where(study_table.c.id == found[0]))
+
+        self._database.write(delete_it)
 
 
 def _checked_name(name: object) -> str:

@@ -7,6 +7,7 @@ state at any earlier change can be read too, which a replay needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import (
@@ -15,6 +16,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Connection,
+    DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -31,9 +33,9 @@ from sqlalchemy import (
 )
 
 from freezethaw.errors import StoreError
-from freezethaw.store.database import Database
+from freezethaw.store.database import WRITERS, Database
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 _Whole = Integer().with_variant(BigInteger, "postgresql")
@@ -212,26 +214,60 @@ events = Table(
     sqlite_autoincrement=True,
 )
 
+queue = Table(
+    "freezethaw_queue",  # processes that wait for the decision lease, in the order of asking
+    metadata,
+    Column("ticket", _Whole, primary_key=True, autoincrement=True),
+    _study(index=True),
+    _text("host"),
+    _text("boot"),
+    _whole("pid"),
+    _text("started"),
+    sqlite_autoincrement=True,
+)
 
-def prepare(database: Database) -> None:
-    """Create the tables if there are none, migrate those of an older version, refuse those of a newer one."""
-    with database.reading() as connection:
-        found = _version(connection)
+writers = Table(
+    WRITERS,  # connections to a server, with the number of their last transaction
+    metadata,
+    _text("writer", primary_key=True),
+    _whole("number"),
+    Column("seen", DateTime(timezone=True), nullable=False),  # by the server's clock, to remove old ones
+)
+
+
+def prepare(database: Database, create: bool = True) -> None:
+    """Create the tables if there are none and `create`, migrate those of an older version, refuse those of a newer one.
+
+    Nothing else is written. A file that this process may not write is migrated in a copy.
+    """
+    found = None if database.missing else database.read(_version)
+    if found is None and not create:
+        raise StoreError(
+            f"there is no store {database.shown}: the file does not exist"
+            if database.missing
+            else f"{database.shown} is no store of freezethaw: it has none of its tables"
+        )
     if found is None:
         if database.sqlite:
             database.use_write_ahead_log()
-        with database.writing() as connection:
-            database.lock_names(connection)
-            found = _create(connection)
+        found = database.write(lambda connection: _locked(database, connection, _create), repeatable=True)
     if found < SCHEMA_VERSION:
-        with database.writing() as connection:
-            database.lock_names(connection)
-            found = _migrate(connection)
+        if database.read_only:
+            database.use_copy()
+            with database.writing() as connection:
+                found = _migrate(connection)
+        else:
+            found = database.write(lambda connection: _locked(database, connection, _migrate), repeatable=True)
     if found > SCHEMA_VERSION:
         raise StoreError(
             f"the store {database.shown} was written by a newer freezethaw (schema version {found}; this one knows "
             f"{SCHEMA_VERSION}): upgrade freezethaw here"
         )
+
+
+def _locked(database: Database, connection: Connection, change: Callable[[Connection], int]) -> int:
+    database.lock_names(connection)
+    return change(connection)
 
 
 def _create(connection: Connection) -> int:
@@ -254,6 +290,7 @@ MIGRATIONS = {
         "ALTER TABLE freezethaw_decisions ADD COLUMN saving DOUBLE PRECISION",
         "ALTER TABLE freezethaw_requests ADD COLUMN reason TEXT",
     ),
+    3: (),  # new tables only
 }
 
 
@@ -264,6 +301,8 @@ def _migrate(connection: Connection) -> int:
             connection.execute(text(statement))
         found += 1
         connection.execute(update(meta).where(meta.c.key == "schema_version").values(value=str(found)))
+    if found == SCHEMA_VERSION:
+        metadata.create_all(connection)
     return found
 
 

@@ -37,8 +37,6 @@ from freezethaw.records import (
 from freezethaw.space import Space
 from freezethaw.store import LEASE_SECONDS, Heartbeat, MemoryStorage, Storage, Watcher
 
-PAUSE = 0.02  # seconds before the decision lease is asked for again; it grows while another process decides
-LONGEST_PAUSE = 0.5
 TRIES = 5  # of a decision whose lease is lost while deciding
 
 Saved = tuple[Checkpoint | None, Sequence[int]]  # a new checkpoint, and the numbers of those that it replaces
@@ -87,11 +85,14 @@ class StudySession:
             raise
 
     @classmethod
-    def open(cls, store: str | Path, name: str | None = None) -> StudySession:
-        """A study that exists; the name may be left out if the store holds exactly one. Nothing is written."""
+    def open(cls, store: str | Path, name: str | None = None, known: bool = False) -> StudySession:
+        """A study that exists; the name may be left out if the store holds exactly one. Nothing is written.
+
+        `known`: somebody has reached the store, so that it is waited for if it is away.
+        """
         from freezethaw.store import Store
 
-        opened = Store(store)
+        opened = Store(store, create=False, known=known)
         try:
             return cls(opened.open(name))
         except BaseException:
@@ -240,10 +241,8 @@ class StudySession:
     @contextmanager
     def _deciding(self, lease: Lease | None) -> Iterator[Lease]:
         """Hold the decision lease; a commit releases it, anything else gives it back."""
-        pause = PAUSE
-        while lease is None and (lease := self.storage.acquire_decision_lease(self.watcher)) is None:
-            self._pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+        if lease is None:
+            lease = self.storage.wait_for_decision_lease(self.watcher, self._pause)
         self._beat_for(lease)
         try:
             yield lease
