@@ -128,7 +128,7 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     deciding, training = result.deciding_seconds, result.training_seconds
     console.print(f"{training:.1f} s of training, {deciding:.1f} s of deciding.")
     command = f"{os.path.relpath(sys.executable)} -m freezethaw"
-    where = f"--store {store} --name digits"
+    where = f"{FOLDER}/study.db"
     console.print(f"\nnext:  {command} status {where}\n       {command} explain {result.epochs // 2} {where}")
     console.print("       read examples/digits.py, it is yours to change; `make test` runs the test suite")
     return result

@@ -54,11 +54,24 @@ class Run:
     state: State = "frozen"
     outcome: str = ""  # why a failed run failed
     added: bool = False  # imported with `add_run`: it informs the model and is never trained here
+    source: Any = field(default=None, repr=False, compare=False)  # a storage, from which `metrics` are read
 
     @property
     def epoch(self) -> int:
         """The last recorded epoch."""
         return len(self.losses)
+
+    @cached_property
+    def metrics(self) -> tuple[Mapping[str, Any], ...]:
+        """What was reported beside the losses, one dict for each epoch."""
+        found = () if self.source is None else tuple(self.source.metrics(self.number)[: self.epoch])
+        return found + tuple({} for _ in range(self.epoch - len(found)))
+
+    def detached(self) -> Run:
+        """The same with its metrics, for use after the study is closed."""
+        found = replace(self, source=None)
+        found.__dict__["metrics"] = self.metrics
+        return found
 
     @cached_property
     def mean_seconds(self) -> float:
@@ -214,6 +227,7 @@ class Result:
     runs: tuple[Run, ...] = field(repr=False)
     training_seconds: float = 0.0  # of all workers, in the whole study
     deciding_seconds: float = 0.0  # likewise
+    metric: str = "loss"  # what the losses are called
 
 
 # What storage keeps and the decision reads.
@@ -463,6 +477,16 @@ class StudyState:
     def seconds_trained(self) -> float:
         """Training time told so far."""
         return sum(s for run in self.runs if not run.added for s in run.seconds if not math.isnan(s))
+
+    @property
+    def metric(self) -> str:
+        """What users call the losses."""
+        return str(self.definition.get("metric", "loss"))
+
+    @property
+    def best_loss(self) -> float | None:
+        """The best measured loss in the user's units; None if there is no loss."""
+        return None if self.lowest is None else self.sign * self.lowest[0]
 
     @cached_property
     def lowest(self) -> tuple[float, int, int] | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from freezethaw.decide.definition import Bounds
 from freezethaw.errors import StudyError
 from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result, Run
 from freezethaw.runtime.callbacks import Callback, Callbacks
@@ -38,7 +39,9 @@ def tune(
     workers: int = 1,
     store: str | Path | None = None,
     seed: int = 0,
+    metric: str = "loss",
     direction: Literal["minimize", "maximize"] = "minimize",
+    bounds: Bounds | None = None,
     checkpoints: Checkpoints | None = None,
     engine: Literal["inline", "processes"] | RayEngine | None = None,
     finish_best: bool = True,
@@ -60,6 +63,8 @@ def tune(
 
     `budget` counts the whole study; `timeout` is in wall-clock seconds and counts this call, deciding, saving and
     loading included: at its end all runs are frozen, and the same call continues. One of the two is needed.
+    `metric`: the name of what `train` reports, such as "accuracy", used wherever it is shown. `bounds`: values that it
+    can never leave, such as (0, None) for an error or (0, 1) for an accuracy; no forecast leaves them.
     `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings with much
     run-to-run variance.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
@@ -77,7 +82,9 @@ def tune(
             space,
             max_epochs,
             name=name,
+            metric=metric,
             direction=direction,
+            bounds=bounds,
             seed=seed,
             store=url,
             candidates=candidates,
@@ -107,9 +114,10 @@ def tune(
                 _with_checkpoint(reader.recommended, saved, folder),
                 reason,
                 sum(run.epoch for run in reader.runs if not run.added),
-                reader.runs,
+                tuple(run.detached() for run in reader.runs),
                 reader.state.seconds_trained(),
                 session.storage.deciding_seconds(),
+                reader.metric,
             )
 
 

@@ -29,7 +29,7 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "ended: budget spent: 14 epochs" in done.stdout
     assert "best: run" in done.stdout
     assert "to continue: the same command with a larger budget" in done.stdout
-    assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
+    assert "freezethaw status mine.db --name mine" in done.stdout
     assert "epoch    1  loss" in done.stdout  # progress, line by line
     lines = [line for line in done.stdout.splitlines() if line.startswith("  run ")]
     assert all(" run" in line.partition("loss")[2] for line in lines), "each with its reason"
@@ -39,21 +39,21 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert sum(run.epoch for run in study.runs) == 20
     study.close()
     assert Path(again["best"]["checkpoint"]).is_dir()
-    best = json.loads(cli("best", "--store", "sqlite:///mine.db", "--json").stdout)
+    best = json.loads(cli("best", "sqlite:///mine.db", "--json").stdout)
     assert best["checkpoint"] == again["best"]["checkpoint"]
-    assert "metric.accuracy" in cli("export", "--store", "sqlite:///mine.db").stdout
+    assert "metric.accuracy" in cli("export", "sqlite:///mine.db").stdout
 
 
 def test_tags_are_shown_found_and_kept(cli, training):
     url = "sqlite:///study.db"
     cli(*SEARCH, "--quiet", "--budget", "2", "--tag", "mnist", "--tag", "first try")
     cli(*SEARCH, "--quiet", "--budget", "3")
-    assert "tags      mnist, first try" in cli("status", "--store", url).stdout
-    assert json.loads(cli("status", "--store", url, "--json").stdout)["tags"] == ["mnist", "first try"]
-    assert "mnist, first try" in cli("studies", "--store", url, "--tag", "mnist").stdout
-    assert cli("studies", "--store", url, "--tag", "mnist", "--tag", "x").stdout == "no study with this tag\n"
+    assert "tags      mnist, first try" in cli("status", url).stdout
+    assert json.loads(cli("status", url, "--json").stdout)["tags"] == ["mnist", "first try"]
+    assert "mnist, first try" in cli("studies", url, "--tag", "mnist").stdout
+    assert cli("studies", url, "--tag", "mnist", "--tag", "x").stdout == "no study with this tag\n"
     for words in ([], ["--runs"]):
-        rows = json.loads(cli("export", "--store", url, "--json", *words).stdout)
+        rows = json.loads(cli("export", url, "--json", *words).stdout)
         assert {row["tags"] for row in rows} == {"mnist, first try"}
     assert "without a comma" in cli(*SEARCH, "--tag", "a,b", code=1).stderr
 
@@ -308,7 +308,7 @@ def test_the_demo(cli, tmp_path):
     found = cli("demo", "--epochs", "12", process=True)
     assert "best: run" in found.stdout
     assert (tmp_path / "freezethaw-demo" / "study.db").is_file()
-    assert "run" in cli("best", "--store", "sqlite:///freezethaw-demo/study.db").stdout
+    assert "run" in cli("best", "sqlite:///freezethaw-demo/study.db").stdout
     assert os.listdir(tmp_path) == ["freezethaw-demo"]  # noqa: PTH208
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from freezethaw.errors import FreezeThawError, StoreError, StudyError
 from freezethaw.plain import plain
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
 SECRET = re.compile(r"([?&][^\s=&]*(?:pass|secret|token)[^\s=&]*)=[^\s&'\")]*", re.IGNORECASE)
 ORDER = (
-    "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "dashboard", "report",
-    "export", "studies",
+    "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "stop", "resume", "enqueue",
+    "budget", "dashboard", "report", "export", "studies", "delete",
 )  # fmt: skip
+VARIABLE = "FREEZETHAW_STORE"
+TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 UNLIMITED_WIDTH = 10_000  # columns: lines are not wrapped if the output is not a terminal
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # its module differs between versions of typer
@@ -57,10 +59,9 @@ app = typer.Typer(
     cls=Commands,
     name="freezethaw",
     help="Tune the hyperparameters of anything that trains in epochs.",
-    epilog="Try: freezethaw demo. Select a study with --store and --name; the environment variable FREEZETHAW_STORE is "
-    "the default of --store.",
+    epilog="Try: freezethaw demo. STORE is an SQLite file or a URL; the environment variable FREEZETHAW_STORE is its "
+    "default. --name selects a study of the store.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help is three times as fast
     pretty_exceptions_enable=False,  # would print local variables, including passwords
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -89,16 +90,41 @@ def store_url(store: str | None) -> str | None:
     return store if store is None or ":" in store else f"sqlite:///{store}"
 
 
-_STORE = typer.Option(
-    "--store",
-    envvar="FREEZETHAW_STORE",
-    metavar="URL",
-    show_envvar=True,
+class ReadsStore(TyperCommand):
+    """A command with a store as its first argument, which may be left out if FREEZETHAW_STORE is set."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the store of the environment first, unless the first argument is a store."""
+        if not {"-h", "--help"} & set(args):
+            first = self.make_parser(ctx).parse_args(list(args))[0].get("store")
+            if not (isinstance(first, str) and may_be_store(first)):
+                args = [default_store(f"{ctx.info_name} STORE ..."), *args]
+        return super().parse_args(ctx, args)
+
+
+def default_store(usage: str) -> str:
+    """The store of the environment; an error if there is none."""
+    found = os.environ.get(VARIABLE)
+    if not found:
+        raise UsageError(f"the store is missing: freezethaw {usage}, or set {VARIABLE}")
+    return found
+
+
+def may_be_store(text: str) -> bool:
+    """Whether this is the path or URL of a store, not a number, name=value, JSON or a table of another tool."""
+    if "://" in text:
+        return True
+    return not (text.isdigit() or "=" in text or text.lstrip().startswith("{") or text.lower().endswith(TABLE_SUFFIXES))
+
+
+_STORE = typer.Argument(
+    metavar="STORE",
     callback=store_url,
-    help="The store: an SQLite file (study.db) or a URL such as postgresql+psycopg://user@host/database.",
+    show_default=False,
+    help="An SQLite file (study.db) or a URL such as postgresql+psycopg://user@host/database; by default the "
+    "environment variable FREEZETHAW_STORE.",
 )
-StoreOption = Annotated[str, _STORE]
-OptionalStoreOption = Annotated[str | None, _STORE]
+StoreArgument = Annotated[str, _STORE]
 NameOption = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="Name of the study; optional if the store has only one."),

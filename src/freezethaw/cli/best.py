@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console, open_study, print_json
+from freezethaw.cli.app import JsonOption, NameOption, ReadsStore, StoreArgument, app, console, open_study, print_json
 from freezethaw.cli.formatting import number
 from freezethaw.errors import StudyError
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from freezethaw.study import Study
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def best(
-    store: StoreOption,
+    store: StoreArgument,
     name: NameOption = None,
     checkpoints: Annotated[
         str | None,
@@ -32,8 +32,8 @@ def best(
 
     \b
     Examples:
-      freezethaw best --store sqlite:///digits.db
-      freezethaw best --store sqlite:///digits.db --json | jq .config
+      freezethaw best digits.db
+      freezethaw best digits.db --json | jq .config
     """
     from freezethaw.runtime.checkpoint_storage import beside
 
@@ -51,7 +51,7 @@ def _best(study: Study, folder: str) -> dict[str, Any]:
     reader = read(study)
     best = reader.best
     if best is None:
-        raise StudyError(f"study {study.name!r} has no finite loss yet")
+        raise StudyError(f"study {study.name!r} has no finite {reader.metric} yet")
     kept = session_of(study).storage.checkpoints(best.run)
     end, saved = best.forecast, next((c for c in kept if c.epoch == best.epoch), None)
     recommended = reader.recommended
@@ -60,6 +60,7 @@ def _best(study: Study, folder: str) -> dict[str, Any]:
         "run": best.run,
         "epoch": best.epoch,
         "config": dict(best.config),
+        "metric": reader.metric,
         "loss": best.loss,
         "expected": best.expected,
         "end": {"epoch": reader.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
@@ -74,7 +75,7 @@ def _epoch(best: Best) -> dict[str, Any]:
 
 def _show(found: Mapping[str, Any]) -> None:
     out, end = console(), found["end"]
-    out.print(f"run {found['run']}, epoch {found['epoch']}: loss {number(found['loss'])}", style="bold")
+    out.print(f"run {found['run']}, epoch {found['epoch']}: {found['metric']} {number(found['loss'])}", style="bold")
     out.print(f"expected    {number(found['expected'])} without noise")
     interval = f"90 % interval {number(end['low'])} to {number(end['high'])}"
     out.print(f"at epoch {end['epoch']:<3d} {number(end['mean'])} forecast, {interval}")
@@ -82,7 +83,7 @@ def _show(found: Mapping[str, Any]) -> None:
         out.print(f"  {key} = {value!r}")
     other = found["recommended"]
     if other is not None and (other["run"], other["epoch"]) != (found["run"], found["epoch"]):
-        expected = f"expected loss {number(other['expected'])} without noise"
+        expected = f"expected {found['metric']} {number(other['expected'])} without noise"
         out.print(f"recommended run {other['run']}, epoch {other['epoch']}: {expected}")
     if found["checkpoint"] is None:
         out.print("checkpoint  none: this run would have to be trained again from epoch 1")

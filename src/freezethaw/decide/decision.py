@@ -103,7 +103,7 @@ def _first(
     _require([], candidates, state)
     # the first proposals are those near the user's guesses; of a list, any candidate
     place = 0 if definition.candidates is None else int(rng.integers(len(candidates)))
-    return _without_scores(None, candidates.config(place), "start a new run: no loss is known yet")
+    return _without_scores(None, candidates.config(place), f"start a new run: no {definition.metric} is known yet")
 
 
 def _choose(

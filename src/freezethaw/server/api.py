@@ -83,7 +83,7 @@ def create(store: StoreView, parameters: Parameters) -> Any:
     """Create or continue a study."""
     options = {
         key: parameters[key]
-        for key in ("direction", "seed", "budget", "finish_best")
+        for key in ("metric", "direction", "bounds", "seed", "budget", "finish_best")
         if parameters.get(key) is not None
     }
     described, name = parameters.get("space"), parameters.get("name")

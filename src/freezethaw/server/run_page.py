@@ -47,7 +47,11 @@ def _cards(known: StudyState, run: Run) -> str:
     seconds = [s for s in run.seconds if math.isfinite(s)]
     size = sum(c.bytes for c in known.checkpoints if c.run == run.number)
     cards = (
-        ("Best loss", plain.number(best), "" if best is None else f"epoch {run.losses.index(best) + 1}"),
+        (
+            escape(f"Best {known.metric}"),
+            plain.number(best),
+            "" if best is None else f"epoch {run.losses.index(best) + 1}",
+        ),
         ("Epochs", str(run.epoch), f"of {known.definition['max_epochs']}"),
         ("Seconds per epoch", plain.number(sum(seconds) / len(seconds), 3) if seconds else "–", ""),
         ("Checkpoints", plain.size(size), ""),

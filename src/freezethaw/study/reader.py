@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,11 @@ class StudyReader:
         return self.state.max_epochs
 
     @property
+    def metric(self) -> str:
+        """What the user calls the losses."""
+        return self.definition.metric
+
+    @property
     def direction(self) -> str:
         """Whether small or large losses are good."""
         return self.definition.direction
@@ -58,10 +64,11 @@ class StudyReader:
         """Losses times this are minimised."""
         return self.definition.sign
 
-    @property
+    @cached_property
     def runs(self) -> tuple[Run, ...]:
         """All runs."""
-        return self.state.runs
+        storage = self._session.storage
+        return tuple(replace(run, source=storage) for run in self.state.runs)
 
     @property
     def pending(self) -> tuple[Decision, ...]:

@@ -337,6 +337,8 @@ class StudySession:
 
         `deciding`: acquire the decision lease too, if it is available, for `next_decision`.
         """
+        if report is not None:
+            self.definition.check_losses(report.losses)
         watcher = self.watcher if deciding else None
         found = self.storage.record(self.lease(decision), report, saved[0], close, saved[1], watcher)
         if close is not None:
@@ -366,9 +368,11 @@ class StudySession:
 
     def add_runs(self, curves: Sequence[tuple[Config, Report]]) -> tuple[Run, ...]:
         """Add imported learning curves, all or none; returns their runs."""
+        for _, report in curves:
+            self.definition.check_losses(report.losses)
         numbers = self.storage.add_runs(curves)
         state = self.refresh()
-        return tuple(state.run(number) for number in numbers)
+        return tuple(replace(state.run(number), source=self.storage) for number in numbers)
 
     def _beat_for(self, lease: Lease) -> None:
         if self._heartbeat is not None:

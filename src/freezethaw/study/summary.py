@@ -19,6 +19,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
     return {
         "name": study.name,
         "tags": definition.get("tags", []),
+        "metric": state.metric,
         "direction": definition["direction"],
         "max_epochs": definition["max_epochs"],
         "budget": definition.get("budget") or {},
