@@ -216,18 +216,35 @@ class Notice:
     text: str = ""  # the reason of the decision, the failure or the end
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What `tune` returns."""
 
-    best: Best | None  # the lowest measured loss
-    recommended: Best | None  # the lowest expected loss: what to train again if measurements are noisy
+    _best: Best | None = field(repr=False)
+    _recommended: Best | None = field(repr=False)
     reason: str  # why the search ended
     epochs: int  # trained in total
     runs: tuple[Run, ...] = field(repr=False)
     training_seconds: float = 0.0  # of all workers, in the whole study
     deciding_seconds: float = 0.0  # likewise
     metric: str = "loss"  # what the losses are called
+    no_best: str = ""  # why there is no best epoch; empty if there is one
+
+    @property
+    def best(self) -> Best:
+        """The lowest measured loss. Raises StudyError, with the reason, if no run has a finite loss."""
+        if self._best is None:
+            raise StudyError(self.no_best)
+        return self._best
+
+    @property
+    def recommended(self) -> Best:
+        """The lowest expected loss: what to train again if measurements are noisy."""
+        return self.best if self._recommended is None else self._recommended
+
+    def __repr__(self) -> str:
+        best = "no best" if self._best is None else f"best run {self._best.run}, {self.metric} {self._best.loss:.5g}"
+        return f"<Result: {best}; {self.epochs} epochs in {len(self.runs)} runs; {self.reason}>"
 
 
 # What storage keeps and the decision reads.

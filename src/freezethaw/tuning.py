@@ -102,7 +102,8 @@ def tune(
             session.storage.set_disk_budget(kept.gb)
             with _observed(session, callbacks, progress) as (update, ended):
                 spec = WorkerSpec(url, name, folder, kept, limit)
-                reason = _work(chosen, workers, session, function, spec, leaving, update)
+                with _explained(session):
+                    reason = _work(chosen, workers, session, function, spec, leaving, update)
                 if leaving.why == TIMEOUT and reason == INTERRUPTED:
                     reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
                 ended(reason)
@@ -118,6 +119,7 @@ def tune(
                 reader.state.seconds_trained(),
                 session.storage.deciding_seconds(),
                 reader.metric,
+                "" if reader.best is not None else _why_no_best(session, reader.runs, reason),
             )
 
 
@@ -171,13 +173,40 @@ def _warn_of_failures(session: StudySession, runs: Sequence[Run]) -> None:
     ended = [f"{counts[state]} {state}" for state in ("failed", "diverged") if counts[state]]
     if not ended or (not counts["failed"] and any(run.losses for run in runs)):  # some divergence is normal
         return
-    lines = [f"freezethaw: of {sum(counts.values())} runs {' and '.join(ended)}"]
-    if counts["failed"]:
-        first = session.events(FAILED)[0]
-        lines += [f"the first failure: {first.text}", str(first.details.get("traceback", "")).rstrip()]
+    lines = [f"freezethaw: of {sum(counts.values())} runs {' and '.join(ended)}", *_first_failure(session)]
     if not any(run.losses for run in runs):
-        lines.append("no run has a finite loss: there is no best configuration")
+        lines.append(f"no run has a finite {session.definition.metric}: there is no best configuration")
     sys.stderr.write("\n".join(line for line in lines if line) + "\n")
+
+
+def _first_failure(session: StudySession) -> list[str]:
+    """The first failure with the user's traceback; nothing if no run failed."""
+    found = session.events(FAILED)[:1]
+    return [
+        line for e in found for line in (f"the first failure: {e.text}", str(e.details.get("traceback", "")).rstrip())
+    ]
+
+
+@contextmanager
+def _explained(session: StudySession) -> Iterator[None]:
+    """If the search is given up because its runs fail, the first traceback is part of the exception."""
+    try:
+        yield
+    except StudyError as error:
+        for line in _first_failure(session):
+            error.add_note(line)
+        raise
+
+
+def _why_no_best(session: StudySession, runs: Sequence[Run], reason: str) -> str:
+    metric, counts = session.definition.metric, Counter(run.state for run in runs)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    if not counts:
+        return f"there is no best: no run was started ({reason})"
+    first = next((event.text for event in session.events(FAILED)), "")
+    return f"there is no best: no run has a finite {metric} ({states})" + (
+        f"; the first failure: {first}" if first else ""
+    )
 
 
 @contextmanager

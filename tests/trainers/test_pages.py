@@ -37,6 +37,7 @@ def test_the_code_runs(block, tmp_path):
         [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr
+    assert "freezethaw: of " not in found.stderr, "a run of the example failed"
 
 
 def test_the_study_file_is_one(tmp_path):

@@ -47,7 +47,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except FreezeThawError as error:
-            fail(str(error))
+            fail(str(error), *getattr(error, "__notes__", ()))
         except UsageError as error:
             if hasattr(error, "message"):
                 error.message = mask(str(error.message))
@@ -132,10 +132,12 @@ NameOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def fail(message: str) -> None:
-    """Print one line to standard error and exit with code 1."""
+def fail(message: str, *notes: str) -> None:
+    """Print one line to standard error, and notes such as the traceback of a training; exit with code 1."""
     line = " ".join(mask(message).split())
     typer.echo(f"freezethaw: {line}", err=True)
+    for note in notes:
+        typer.echo(mask(note), err=True)
     raise typer.Exit(1)
 
 

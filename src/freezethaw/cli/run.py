@@ -194,10 +194,10 @@ def _budget(entry: Any, timeout: float | None, options: dict[str, Any]) -> Budge
 
 
 def _result(result: Result, study: str, url: str) -> dict[str, Any]:
-    best = result.best
     found: dict[str, Any] = {"store": mask(url), "name": study, "reason": result.reason, "epochs": result.epochs}
     found |= {"runs": len(result.runs), "best": None}
-    if best is not None:
+    if not result.no_best:
+        best = result.best
         checkpoint = None if best.checkpoint is None else str(best.checkpoint)
         found["best"] = {"run": best.run, "epoch": best.epoch, "loss": best.loss, "expected": best.expected}
         found["best"] |= {"config": dict(best.config), "checkpoint": checkpoint}
@@ -210,17 +210,17 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
     full = max_epochs * len(result.runs)
     spent = f"{formatting.count(result.epochs, 'epoch')} in {formatting.count(len(result.runs), 'run')}"
     out.print(f"{spent}; training all of them to the end would take {full}")
-    best = result.best
-    if best is None:
-        out.print(f"no run has a finite {result.metric}", style="bold")
+    if result.no_best:
+        out.print(result.no_best, style="bold")
     else:
+        best = result.best
         out.print(
             f"best: run {best.run}, epoch {best.epoch}, {result.metric} {formatting.number(best.loss)}", style="bold"
         )
         for key, value in best.config.items():
             out.print(f"  {key} = {value!r}")
         other = result.recommended
-        if other is not None and (other.run, other.epoch) != (best.run, best.epoch):
+        if (other.run, other.epoch) != (best.run, best.epoch):
             expected = f"expected {result.metric} {formatting.number(other.expected)} without noise"
             out.print(f"  recommended: run {other.run}, epoch {other.epoch}, {expected}")
         if best.checkpoint is not None:

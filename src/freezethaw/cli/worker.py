@@ -66,8 +66,8 @@ def worker(
     """Train for a study that exists.
 
     Runs until the study ends, on any machine that can reach the store. SIGTERM, SIGUSR1 and Ctrl-C save and freeze the
-    run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is written to
-    `logs`, beside the checkpoints.
+    run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is written to a
+    folder of the study in `logs`, beside the checkpoints.
 
     \b
     Examples:

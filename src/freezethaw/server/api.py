@@ -129,6 +129,8 @@ def one_run(store: StoreView, parameters: Parameters) -> Any:
          "to_epoch": t.decision.to_epoch, "outcome": t.outcome, "reason": t.decision.reason}
         for t in taken
     ]  # fmt: skip
+    failed = view.failure(number)
+    found["failure"] = None if failed is None else {"text": failed[0], "traceback": failed[1]}
     return found
 
 

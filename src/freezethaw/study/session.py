@@ -63,6 +63,7 @@ class StudySession:
         self._samples: tuple[int, HyperparameterSamples | None] | None = None  # and after how many decisions
         self._history: History | None = None
         self.state: StudyState = storage.load()  # as last read
+        self.failed_before = frozenset(run.number for run in self.state.runs if run.state in ("failed", "diverged"))
         if definition is not None:
             kept = self.state.definition  # what the user did to the study before
             definition = replace(definition, banned=tuple(kept.get("banned", ())), pinned=tuple(kept.get("pinned", ())))
