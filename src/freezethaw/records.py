@@ -89,7 +89,7 @@ class Best:
     config: Config
     loss: float  # as measured
     checkpoint: Path | None = None  # of exactly this epoch; None if there is none
-    source: Any = field(default=None, repr=False, compare=False)  # a study.StudyReader, which has the model
+    source: Any = field(default=None, repr=False, compare=False)  # a study.StudyReader; or what keeps the checkpoint
 
     @cached_property
     def expected(self) -> float:
@@ -101,9 +101,9 @@ class Best:
         """The forecast of the run's last epoch, a `losses.Forecast`. Asks the model."""
         return self.source.forecast(self.run)
 
-    def detached(self, checkpoint: Path | None) -> Best:
+    def detached(self, checkpoint: Path | None, source: Any = None) -> Best:
         """The same with everything computed, for use after the study is closed."""
-        found = replace(self, checkpoint=checkpoint, source=None)
+        found = replace(self, checkpoint=checkpoint, source=source)
         found.__dict__.update(expected=self.expected, forecast=self.forecast)
         return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,9 +14,8 @@ from typing import Any, Literal
 
 from freezethaw.decide.definition import Bounds
 from freezethaw.errors import StudyError
-from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result, Run
+from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result, Run
 from freezethaw.runtime.callbacks import Callback, Callbacks
-from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
 from freezethaw.runtime.signals import TIMEOUT, Leaving
@@ -58,7 +59,8 @@ def tune(
     """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
 
     The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
-    a store nothing is kept after the call. One worker trains in this process (`engine="inline"`), several in processes
+    a store nothing is kept after the call, except the checkpoint of the best epoch: it exists as long as `result.best`
+    or the result. One worker trains in this process (`engine="inline"`), several in processes
     of their own, or on a cluster as actors of Ray (`engine=ft.RayEngine()`).
 
     `budget` counts the whole study; `timeout` is in wall-clock seconds and counts this call, deciding, saving and
@@ -77,7 +79,7 @@ def tune(
     function, limit = _limited(train, epoch_limit)
     chosen = _engine(engine, workers, limit)
     kept, leaving = checkpoints or Checkpoints(), Leaving()
-    with leaving.after(timeout), _locations(store, kept) as (url, folder):
+    with leaving.after(timeout), _location(store) as url:
         study = Study(
             space,
             max_epochs,
@@ -100,6 +102,9 @@ def tune(
             if tags is not None:
                 session.storage.set_tags(tags)
             session.storage.set_disk_budget(kept.gb)
+            if kept.folder is not None:
+                session.set_checkpoint_folder(str(kept.folder))
+            folder = session.checkpoint_folder
             with _observed(session, callbacks, progress) as (update, ended):
                 spec = WorkerSpec(url, name, folder, kept, limit)
                 with _explained(session):
@@ -109,10 +114,11 @@ def tune(
                 ended(reason)
             reader = read(study)
             _warn_of_failures(session, reader.runs)
-            saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
+            temporary = store is None and kept.folder is None
+            best, recommended = _kept(reader.best, temporary), _kept(reader.recommended, temporary)
             return Result(
-                _with_checkpoint(reader.best, saved, folder),
-                _with_checkpoint(reader.recommended, saved, folder),
+                best,
+                recommended,
                 reason,
                 sum(run.epoch for run in reader.runs if not run.added),
                 tuple(run.detached() for run in reader.runs),
@@ -245,19 +251,31 @@ def _is_interactive() -> bool:
 
 
 @contextmanager
-def _locations(store: str | Path | None, checkpoints: Checkpoints) -> Iterator[tuple[str, str]]:
-    """Where the study and its checkpoints are: in a temporary folder by default."""
+def _location(store: str | Path | None) -> Iterator[str]:
+    """Where the study is: in a temporary folder by default."""
+    if store:
+        yield str(store)
+        return
     with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
-        url = str(store) if store else f"sqlite:///{temporary}/study.db?synchronous=off"
-        folder = checkpoints.folder
-        if folder is None:
-            folder = temporary if store is None else beside(store)
-        yield url, str(folder)
+        yield f"sqlite:///{temporary}/study.db?synchronous=off"
 
 
-def _with_checkpoint(best: Best | None, saved: Sequence[Checkpoint], folder: str) -> Best | None:
-    """An epoch with its checkpoint, complete without the store, which is closed afterwards."""
-    if best is None:
-        return None
-    found = next((c for c in saved if (c.run, c.epoch) == (best.run, best.epoch)), None)
-    return best.detached(None if found is None else Path(folder) / found.place)
+def _kept(best: Best | None, temporary: bool) -> Best | None:
+    """An epoch, complete without the store, which is closed afterwards.
+
+    A checkpoint in a temporary folder is copied to another one, which exists as long as the epoch that is returned.
+    """
+    if best is None or best.checkpoint is None or not temporary:
+        return None if best is None else best.detached(best.checkpoint)
+    keeper = _Kept()
+    folder = keeper.folder / best.checkpoint.name
+    shutil.copytree(best.checkpoint, folder)
+    return best.detached(folder, keeper)
+
+
+class _Kept:
+    """A temporary folder that is removed with this object, at the latest when Python ends."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="freezethaw-best-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)

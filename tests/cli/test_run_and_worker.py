@@ -129,7 +129,8 @@ def test_study_files_with_mistakes(cli, training, text, message):
     (training / "wrong.toml").write_text(text)
     done = cli("run", "wrong.toml", code=1)
     assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.splitlines()[0].endswith("ValueError: no data")
+    assert "Traceback (most recent call last)" in done.stderr  # of the training
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_spaces(tmp_path):
         read_space(tmp_path / "empty.toml")
 
 
-def test_a_training_that_fails_is_one_line(cli, training):
+def test_a_training_that_fails_is_one_line_and_its_traceback(cli, training):
     (training / "train.py").write_text("def train(run):\n    raise ValueError('no data')\n")
     done = cli(*SEARCH, "--quiet", code=1)
     assert "no data" in done.stderr

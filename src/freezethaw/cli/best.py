@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from freezethaw.cli.app import JsonOption, NameOption, ReadsStore, StoreArgument, app, console, open_study, print_json
 from freezethaw.cli.formatting import number
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
 def best(
     store: StoreArgument,
     name: NameOption = None,
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(help="Folder of the checkpoints; by default beside the SQLite file.", metavar="FOLDER"),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the best configuration.
@@ -35,26 +29,22 @@ def best(
       freezethaw best digits.db
       freezethaw best digits.db --json | jq .config
     """
-    from freezethaw.runtime.checkpoint_storage import beside
-
     with open_study(store, name) as study:
-        found = _best(study, (checkpoints or beside(store)).rstrip("/"))
+        found = _best(study)
     if as_json:
         print_json(found)
     else:
         _show(found)
 
 
-def _best(study: Study, folder: str) -> dict[str, Any]:
-    from freezethaw.study import read, session_of
+def _best(study: Study) -> dict[str, Any]:
+    from freezethaw.study import read
 
     reader = read(study)
     best = reader.best
     if best is None:
         raise StudyError(f"study {study.name!r} has no finite {reader.metric} yet")
-    kept = session_of(study).storage.checkpoints(best.run)
-    end, saved = best.forecast, next((c for c in kept if c.epoch == best.epoch), None)
-    recommended = reader.recommended
+    end, recommended = best.forecast, reader.recommended
     low, high = (float(end.quantile(q)[0]) for q in (0.05, 0.95))
     return {
         "run": best.run,
@@ -64,7 +54,7 @@ def _best(study: Study, folder: str) -> dict[str, Any]:
         "loss": best.loss,
         "expected": best.expected,
         "end": {"epoch": reader.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
-        "checkpoint": None if saved is None else f"{folder}/{saved.place}",
+        "checkpoint": None if best.checkpoint is None else str(best.checkpoint),
         "recommended": None if recommended is None else _epoch(recommended),
     }
 

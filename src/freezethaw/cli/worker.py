@@ -75,8 +75,8 @@ def worker(
       freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
-    from freezethaw.runtime.checkpoint_storage import beside
     from freezethaw.runtime.worker_process import WorkerSpec
+    from freezethaw.store.urls import beside
     from freezethaw.trainers import limited
 
     with json_only(as_json):
@@ -93,8 +93,9 @@ def worker(
     )
     with open_stored_study(url, name or entries.get("name")) as (_, study):
         found, kept = study.name, _with_disk_budget(study, kept)
+        folder = kept.folder or study.load().definition.get("checkpoint_folder") or beside(url)
     train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
-    spec = WorkerSpec(url, found, str(kept.folder or beside(url)), kept, limit)
+    spec = WorkerSpec(url, found, str(folder), kept, limit)
     result, code = _work(spec, train, as_json)
     if as_json:
         print_json({"store": mask(url), "name": found} | asdict(result))

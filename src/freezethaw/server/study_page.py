@@ -14,9 +14,9 @@ from urllib.parse import quote
 from freezethaw import plain
 from freezethaw.notebook import curve_svg
 from freezethaw.records import Run
-from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.server import components
 from freezethaw.server.views import StoreView, StudyView, url_key
+from freezethaw.store.urls import beside
 
 LAST_DECISIONS, BEST_RUNS = 25, 50
 WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")

@@ -20,7 +20,7 @@ from freezethaw.store.storage import Definition
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # with another one it would be another study
 TAGS, DISK = "tags", "disk_gb"
-KEPT = (TAGS, DISK, "banned", "pinned")  # if a new definition does not mention them
+KEPT = (TAGS, DISK, "checkpoint_folder", "banned", "pinned")  # if a new definition does not mention them
 LONGEST_TAG = 50
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,13 @@ class StudyReader:
 
     def _epoch(self, number: int, epoch: int) -> Best:
         run = self.state.run(number)
-        return Best(number, epoch, run.config, run.losses[epoch - 1], source=self)
+        return Best(number, epoch, run.config, run.losses[epoch - 1], self._checkpoint(number, epoch), source=self)
+
+    def _checkpoint(self, number: int, epoch: int) -> Path | None:
+        """The folder with the checkpoint of exactly this epoch; None if there is none."""
+        folder = self._session.checkpoint_folder
+        found = next((c for c in self.state.checkpoints if (c.run, c.epoch) == (number, epoch)), None)
+        return Path(folder) / found.place if folder and found is not None else None
 
     def expected_loss(self, number: int, epoch: int) -> float:
         """The expected loss of a recorded epoch, its noise removed."""
