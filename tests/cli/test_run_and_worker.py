@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.cli import formatting
 from freezethaw.cli.study_file import read_space, read_study
+from freezethaw.study import session_of
 from tests.cli.conftest import SPACE, SPACE_FILE
 from tests.trainers.bench import script
 from tests.trainers.test_command import SHELL
@@ -30,9 +32,15 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "best: run" in done.stdout
     assert "to continue: the same command with a larger budget" in done.stdout
     assert "freezethaw status mine.db --name mine" in done.stdout
-    assert "epoch    1  loss" in done.stdout  # progress, line by line
-    lines = [line for line in done.stdout.splitlines() if line.startswith("  run ")]
-    assert all(" run" in line.partition("loss")[2] for line in lines), "each with its reason"
+    study = ft.Study.open(training / "mine.db")
+    shown = re.findall(r"^run +(\d+)  epoch +(?:\d+-)?(\d+)  loss (\S+) +(.*)$", done.stdout, re.MULTILINE)
+    decisions = session_of(study).history().decisions
+    for number, epoch, loss, reason in shown:  # each with its own loss, and the reason of the decision that trained it
+        assert loss == f"{study.runs[int(number) - 1].losses[int(epoch) - 1]:.5g}"
+        [own] = [d for d in decisions if d.decision.run == int(number) and d.decision.to_epoch == int(epoch)]
+        assert reason == own.decision.reason
+    assert len(shown) == len(decisions), "a decision was not shown"
+    study.close()
     again = json.loads(cli(*SEARCH, "--name", "mine", "--budget", "20", "--json").stdout)
     assert again["epochs"] == 20
     study = ft.Study.open(f"sqlite:///{training}/mine.db", "mine")

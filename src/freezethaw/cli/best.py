@@ -53,6 +53,7 @@ def _best(study: Study) -> dict[str, Any]:
         "metric": reader.metric,
         "loss": best.loss,
         "expected": best.expected,
+        "trained": reader.state.run(best.run).epoch,
         "end": {"epoch": reader.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
         "checkpoint": None if best.checkpoint is None else str(best.checkpoint),
         "recommended": None if recommended is None else _epoch(recommended),
@@ -67,8 +68,9 @@ def _show(found: Mapping[str, Any]) -> None:
     out, end = console(), found["end"]
     out.print(f"run {found['run']}, epoch {found['epoch']}: {found['metric']} {number(found['loss'])}", style="bold")
     out.print(f"expected    {number(found['expected'])} without noise")
-    interval = f"90 % interval {number(end['low'])} to {number(end['high'])}"
-    out.print(f"at epoch {end['epoch']:<3d} {number(end['mean'])} forecast, {interval}")
+    interval = f"forecast, 90 % interval {number(end['low'])} to {number(end['high'])}"
+    how = "measured" if found["trained"] >= end["epoch"] else interval
+    out.print(f"at epoch {end['epoch']}  {number(end['mean'])} {how}")
     for key, value in found["config"].items():
         out.print(f"  {key} = {value!r}")
     other = found["recommended"]

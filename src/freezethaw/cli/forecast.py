@@ -154,6 +154,7 @@ def _forecast(study: Study, what: int | dict[str, Any], at: list[float]) -> dict
         "forecasts": [
             {
                 "epoch": epoch,
+                "measured": epoch <= len(curve) and epoch == int(epoch),
                 "mean": float(ahead.mean[i]),
                 "std": float(ahead.std[i]),
                 "half": [float(quantiles[1, i]), float(quantiles[2, i])],
@@ -174,10 +175,13 @@ def _show(found: dict[str, Any]) -> None:
         trained = formatting.count(len(found["curve"]), "epoch")
         last = f"{trained}, last {found['metric']} {number(found['curve'][-1])}"
         out.print(f"measured  {formatting.sparkline(found['curve'])}  {last}")
-    out.print(f"forecast  {formatting.sparkline(found['path'])}  to epoch {found['max_epochs']}\n")
+    if len(found["curve"]) < found["max_epochs"]:
+        out.print(f"forecast  {formatting.sparkline(found['path'])}  to epoch {found['max_epochs']}")
+    out.print("")
     table = Table("epoch", "mean", "50 %", "90 %", box=None)
     for entry in found["forecasts"]:
         intervals = [f"{number(low)} to {number(high)}" for low, high in (entry["half"], entry["most"])]
+        intervals = ["measured", ""] if entry["measured"] else intervals
         table.add_row(f"{entry['epoch']:g}", number(entry["mean"]), *intervals)
     out.print(table)
 

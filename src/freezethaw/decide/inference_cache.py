@@ -124,6 +124,7 @@ class InferenceCache:
             self.geometry,
             float(max_epochs),
             self.definition.maximize,
+            bounds=self.definition.bounds,
         )
 
 

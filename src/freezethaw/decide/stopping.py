@@ -97,7 +97,9 @@ def finish_best(definition: StudyDefinition, state: StudyState, draft: DecisionD
         run for run in state.frozen() if run.losses and last - run.epoch <= left and run.number not in state.banned
     ]
     if others:
-        return _finish(min(others, key=lambda run: min(state.sign * loss for loss in run.losses)), last)
+        run = min(others, key=lambda run: min(state.sign * loss for loss in run.losses))
+        reason = f"train run {run.number} to the end with the rest of the budget"
+        return DecisionDraft(run.number, run.config, last, reason)
     return _first_epoch(draft, done)
 
 
