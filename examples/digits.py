@@ -111,7 +111,7 @@ class Thaws:
 
 
 def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
     shutil.rmtree(FOLDER, ignore_errors=True)  # of the demo before
     FOLDER.mkdir()
     store = f"sqlite:///{FOLDER}/study.db"
@@ -139,7 +139,7 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     best = result.best
     config = ", ".join(f"{k}={v:.3g}" for k, v in best.config.items())
     console.print(f"\nbest: run {best.run}, epoch {best.epoch}, loss {best.loss:.4f}  ({config})")
-    console.print(f"its checkpoint: {best.checkpoint}")
+    console.print(f"its checkpoint: {best.checkpoint}", soft_wrap=True)
     console.print(f"the default configuration, trained to the end: {min(losses):.4f}")
     full = MAX_EPOCHS * len(result.runs)
     console.print(f"{result.epochs} epochs over {len(result.runs)} runs; training all to the end would cost {full}.")
@@ -150,7 +150,9 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
         console.print(f"{len(thaws.thawed)} times a frozen run was thawed: {story}.")
     console.print(f"{training:.1f} s of training, {deciding:.1f} s of deciding.")
     command, where = f"{os.path.relpath(sys.executable)} -m freezethaw", f"{FOLDER}/study.db"
-    console.print(f"\nnext:  {command} status {where}\n       {command} explain {where} {len(result.runs)}")
+    console.print(
+        f"\nnext:  {command} status {where}\n       {command} explain {where} {len(result.runs)}", soft_wrap=True
+    )
     console.print("       read examples/digits.py, it is yours to change; `make test` runs the test suite")
     return result
 

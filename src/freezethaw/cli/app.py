@@ -172,7 +172,7 @@ def console() -> Console:
     """A console: coloured and wrapped on a terminal, plain otherwise."""
     from rich.console import Console
 
-    found = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    found = Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
     if not sys.stdout.isatty():
         found.width = UNLIMITED_WIDTH
     return found

@@ -80,4 +80,4 @@ def _show(found: Mapping[str, Any]) -> None:
     if found["checkpoint"] is None:
         out.print("checkpoint  none: this run would have to be trained again from epoch 1")
     else:
-        out.print(f"checkpoint  {found['checkpoint']}")
+        out.print(f"checkpoint  {found['checkpoint']}", soft_wrap=True)  # to be copied

@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from freezethaw.errors import StudyError
 from freezethaw.plain import duration, number, size
 
-__all__ = ["config", "count", "duration", "number", "parse_bounds", "parse_duration", "percent", "size", "sparkline"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "config",
+    "count",
+    "duration",
+    "lines",
+    "number",
+    "parse_bounds",
+    "parse_duration",
+    "percent",
+    "size",
+    "sparkline",
+]
 
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -41,6 +55,18 @@ def parse_bounds(text: str | list[Any]) -> tuple[float | None, float | None]:
 
 def _stripped(part: Any) -> Any:
     return part.strip() if isinstance(part, str) else part
+
+
+def lines(rows: Sequence[Sequence[str]]) -> Table:
+    """Rows in columns, of which the last is wrapped at words if the terminal is too narrow."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    return table
 
 
 def percent(probability: float) -> str:

@@ -224,10 +224,10 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
             expected = f"expected {result.metric} {formatting.number(other.expected)} without noise"
             out.print(f"  recommended: run {other.run}, epoch {other.epoch}, {expected}")
         if best.checkpoint is not None:
-            out.print(f"  checkpoint: {best.checkpoint}")
+            out.print(f"  checkpoint: {best.checkpoint}", soft_wrap=True)  # to be copied
     if result.reason.startswith("budget spent"):
         out.print("\nto continue: the same command with a larger budget")
-    out.print(f"\nnext: freezethaw status {mask(url).removeprefix('sqlite:///')} --name {study}")
+    out.print(f"\nnext: freezethaw status {mask(url).removeprefix('sqlite:///')} --name {study}", soft_wrap=True)
 
 
 @app.command()

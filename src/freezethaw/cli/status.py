@@ -95,13 +95,14 @@ def _show(found: Mapping[str, Any]) -> None:
         out.print(f"requests  {found['requests']} waiting")
     if found["decisions"]:
         out.print("\nlast decisions", style="bold")
-    for decision in found["decisions"]:
-        state = decision["outcome"] or decision["state"]
-        out.print(f"  {decision['number']:4d}  run {decision['run']:<4d} {state:11s} {decision['reason']}")
+    rows = [
+        (f"{d['number']:6d}", f"run {d['run']}", d["outcome"] or d["state"], d["reason"]) for d in found["decisions"]
+    ]
+    out.print(formatting.lines(rows))
     if found["events"]:
         out.print("\nevents", style="bold")
-    for event in found["events"]:
-        out.print(f"  {event['at']}  {event['kind']}: {event['text']}")
+    events = [(f"  {e['at'].replace('T', ' ')[:19]}", f"{e['kind']}: {e['text']}") for e in found["events"]]
+    out.print(formatting.lines(events))
 
 
 def _runs(found: Mapping[str, Any]) -> str:
@@ -149,10 +150,10 @@ def watch_study(
 
 def _screen(study: Storage, known: StudyState) -> Group:
     from rich.console import Group
-    from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
+    from freezethaw.runtime.progress import progress_bar
     from freezethaw.study.summary import summary
 
     found = summary(study, 5, known)
@@ -163,7 +164,7 @@ def _screen(study: Storage, known: StudyState) -> Group:
         Text(f"{found['epochs']}{of} epochs; runs: {_runs(found)}"),
     ]
     if limit:
-        lines.append(ProgressBar(total=limit, completed=min(found["epochs"], limit), width=60))
+        lines.append(progress_bar(found["epochs"], limit))
     sign = -1.0 if found["direction"] == "maximize" else 1.0
     pending = {entry["run"]: entry for entry in found["pending"]}
     ranked = sorted((run for run in known.runs if run.losses), key=lambda run: min(sign * y for y in run.losses))

@@ -117,7 +117,7 @@ class Progress:
         table.add_row("runs", str(len(state.runs)), ", ".join(f"{n} {name}" for name, n in states.items()))
         lines: list[Any] = [Text(""), table]
         if total:
-            lines.append(ProgressBar(total=total, completed=min(done, total), width=60))
+            lines.append(progress_bar(done, total))
         lines += [Text(f"run {d.run}: {d.reason}", overflow="ellipsis", no_wrap=True) for d in state.pending]
         return Group(*lines)
 
@@ -128,6 +128,13 @@ class Progress:
             return ""
         seconds = elapsed / trained * max(total - done, 0)
         return f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
+
+
+def progress_bar(done: float, total: float) -> Table:
+    """A bar on a line of its own: in a group of lines, the bar of the library would be glued to the next line."""
+    table = Table.grid()
+    table.add_row(ProgressBar(total=total, completed=min(done, total), width=60))
+    return table
 
 
 def _why(session: StudySession, run: Run) -> str:
