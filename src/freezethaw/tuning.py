@@ -139,15 +139,19 @@ def _check_limits(budget: Budget | int | None, timeout: float | None) -> None:
 
 def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
     """The training as a function, and the limit that its worker must enforce: a command enforces its own."""
-    if epoch_limit is not None and not epoch_limit > 0:
+    if not callable(train):
+        raise StudyError(f"train must be a function of a run, a class or a command, not {train!r}")
+    seconds: object = epoch_limit
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
     return limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
 
 
 def _engine(wanted: Engine | None, workers: int, limit: float | None) -> Engine:
     """The engine that is wanted, or the simplest one that is possible."""
-    if workers < 1:
-        raise StudyError(f"workers must be at least 1, not {workers!r}")
+    count: object = workers
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise StudyError(f"workers must be a positive integer, not {workers!r}")
     engine = wanted or ("inline" if workers == 1 and limit is None else "processes")
     if engine == "inline" and workers > 1:
         raise StudyError("the inline engine is one worker; engine='processes' has several")

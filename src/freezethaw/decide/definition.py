@@ -46,6 +46,11 @@ class StudyDefinition:
         _check_choice("model", self.model, MODELS)
         _check_positive("max_epochs", self.max_epochs)
         _check_positive("repeats", self.repeats)
+        for what, kind in (("seed", int), ("finish_best", bool)):
+            value = getattr(self, what)
+            if type(value) is not kind:
+                wanted = "an integer" if kind is int else "True or False"
+                raise StudyError(f"{what} must be {wanted}, not {value!r}")
 
     @property
     def sign(self) -> float:
@@ -113,6 +118,9 @@ def _budget(plain: Mapping[str, Any]) -> Budget:
 
 def validated(space: Space, candidates: Sequence[Config] | None) -> tuple[Config, ...] | None:
     """Candidates as configurations of the space."""
+    listed: object = candidates
+    if listed is not None and (isinstance(listed, str) or not isinstance(listed, Sequence)):
+        raise StudyError(f"candidates must be a list of configurations or None, not {listed!r:.80}")
     return None if candidates is None else tuple(space.validate(config) for config in candidates)
 
 

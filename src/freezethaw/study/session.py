@@ -92,8 +92,11 @@ class StudySession:
     @classmethod
     def open(cls, store: str | Path, name: str | None = None) -> StudySession:
         """A study that exists; the name may be left out if the store holds exactly one. Nothing is written."""
-        from freezethaw.store import Store
+        from freezethaw.store import Store, urls
 
+        parsed = urls.parse(str(store))
+        if parsed.drivername.startswith("sqlite") and not urls.sqlite_file(parsed).exists():
+            raise StoreError(f"there is no store {urls.shown(parsed)}: no such file")
         opened = Store(store)
         try:
             return cls(opened.open(name))._beside(store)

@@ -51,6 +51,9 @@ class Study:
         prices: Prices | None = None,
         repeats: int = 1,
     ) -> None:
+        called: object = name
+        if not isinstance(called, str) or not called.strip():
+            raise StudyError(f"name must be a text, not {name!r}")
         if policy not in POLICIES:
             raise StudyError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
         space = Space.of(space)
