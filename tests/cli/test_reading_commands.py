@@ -85,7 +85,7 @@ def test_forecast(cli, filled):
     assert found["forecasts"][1]["most"] == pytest.approx(expected.quantile([0.05, 0.95])[:, 1])
     for entry, measured in zip(found["forecasts"], [True, len(found["curve"]) == 9], strict=True):
         assert entry["measured"] == measured
-        assert (entry["most"] == [found["curve"][entry["epoch"] - 1]] * 2) == measured
+        assert (entry["most"] == [found["curve"][int(entry["epoch"]) - 1]] * 2) == measured
     [entry] = read(cli, "forecast", "rate=0.1", "kind=a", store=filled)["forecasts"]
     assert entry["most"][0] < entry["half"][0] < entry["half"][1] < entry["most"][1]
     assert "▁" in cli("forecast", "1", store=filled).stdout
