@@ -22,10 +22,11 @@ SPACE = ft.Space(
     learning_rate=ft.Float(1e-4, 1.0, log=True),
     hidden=ft.Int(8, 256, log=True),
     batch_size=ft.Int(16, 512, log=True),
-    l2=ft.Float(1e-7, 1e-1, log=True),
+    l2=ft.Float(1e-5, 1e-1, log=True),
     momentum=ft.Float(0.0, 0.99),
 )
-DEFAULT = {"learning_rate": 0.01, "hidden": 32, "batch_size": 128, "l2": 1e-4, "momentum": 0.0}
+# what one would try first: SGD with momentum, small batches, a little weight decay
+DEFAULT = {"learning_rate": 0.05, "hidden": 64, "batch_size": 32, "l2": 1e-4, "momentum": 0.9}
 
 images, labels = load_digits(return_X_y=True)
 TRAIN_X, VALID_X, TRAIN_Y, VALID_Y = train_test_split(images / 16.0, labels, test_size=0.3, random_state=0)
@@ -95,14 +96,29 @@ def train(run):
         run.report(loss, save=network.save)
 
 
+class Thaws:
+    """A callback that remembers which frozen runs were thawed, and after which epoch."""
+
+    def __init__(self):
+        self.frozen, self.thawed = set(), []
+
+    def __call__(self, notice):
+        if notice.kind == "frozen":
+            self.frozen.add(notice.run)
+        elif notice.kind == "decided" and notice.run in self.frozen:
+            self.frozen.remove(notice.run)
+            self.thawed.append((notice.run, notice.epoch))
+
+
 def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
     shutil.rmtree(FOLDER, ignore_errors=True)  # of the demo before
     FOLDER.mkdir()
     store = f"sqlite:///{FOLDER}/study.db"
     console.print(
         f"Tuning {len(SPACE)} hyperparameters of a small network on digits: {epochs} epochs, {workers} workers.\n"
     )
+    thaws = Thaws()
     result = ft.tune(
         train,
         SPACE,
@@ -111,6 +127,8 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
         name="digits",
         workers=workers,
         store=store,
+        bounds=(0, None),  # a cross-entropy is never negative
+        callbacks=[thaws],
         progress=True,
     )
     default = Network(DEFAULT, seed=0)
@@ -121,15 +139,20 @@ def main(epochs: int = EPOCHS, workers: int = 2) -> ft.Result:
     best = result.best
     config = ", ".join(f"{k}={v:.3g}" for k, v in best.config.items())
     console.print(f"\nbest: run {best.run}, epoch {best.epoch}, loss {best.loss:.4f}  ({config})")
-    console.print(f"its checkpoint: {best.checkpoint}")
+    console.print(f"its checkpoint: {best.checkpoint}", soft_wrap=True)
     console.print(f"the default configuration, trained to the end: {min(losses):.4f}")
     full = MAX_EPOCHS * len(result.runs)
     console.print(f"{result.epochs} epochs over {len(result.runs)} runs; training all to the end would cost {full}.")
     deciding, training = result.deciding_seconds, result.training_seconds
+    if thaws.thawed:
+        run, epoch = max(thaws.thawed, key=lambda thaw: (result.runs[thaw[0] - 1].epoch, -thaw[1]))
+        story = f"run {run} was frozen at epoch {epoch} and reached epoch {result.runs[run - 1].epoch} later"
+        console.print(f"{len(thaws.thawed)} times a frozen run was thawed: {story}.")
     console.print(f"{training:.1f} s of training, {deciding:.1f} s of deciding.")
-    command = f"{os.path.relpath(sys.executable)} -m freezethaw"
-    where = f"--store {store} --name digits"
-    console.print(f"\nnext:  {command} status {where}\n       {command} explain {result.epochs // 2} {where}")
+    command, where = f"{os.path.relpath(sys.executable)} -m freezethaw", f"{FOLDER}/study.db"
+    console.print(
+        f"\nnext:  {command} status {where}\n       {command} explain {where} {len(result.runs)}", soft_wrap=True
+    )
     console.print("       read examples/digits.py, it is yours to change; `make test` runs the test suite")
     return result
 

@@ -126,7 +126,11 @@ def main() -> int:
     from benchmarks.faults import tuning  # noqa: PLW0406 - under its own name, as the workers import it
 
     result = tuning.tune(given.folder, given.budget, given.every, given.workers, given.seed, given.ray)
-    print(json.dumps({"reason": result.reason, "epochs": result.epochs, "best": result.best and result.best.loss}))
+    print(
+        json.dumps(
+            {"reason": result.reason, "epochs": result.epochs, "best": None if result.no_best else result.best.loss}
+        )
+    )
     return 0
 
 

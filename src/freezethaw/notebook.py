@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+from freezethaw.plain import describe, number
 from freezethaw.records import Config, Run, StudyState
 
 RUNS_SHOWN = 10
@@ -19,13 +20,17 @@ def study_html(name: str, state: StudyState) -> str:
     runs, sign, direction = state.runs, state.sign, state.definition["direction"]
     trained = [run for run in runs if run.losses]
     ranked = sorted(trained, key=lambda run: min(sign * loss for loss in run.losses))[:RUNS_SHOWN]
-    parts = [f"<b>study {escape(name)}</b> ({escape(direction)})", _progress(state)]
+    parts = [f"<b>study {escape(name)}</b> ({escape(direction)} {escape(state.metric)})", _progress(state)]
     parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in state.pending]
+    if state.lowest is not None:
+        _, run, epoch = state.lowest
+        best = f"best {state.metric} {number(state.best_loss)}: run {run}, epoch {epoch}"
+        parts.append(f"<b>{escape(best)}</b> ({escape(describe(state.run(run).config))})")
     body = "".join(f"<div>{part}</div>" for part in parts)
     if ranked:
-        body += _table(ranked, sign, state.max_epochs)
+        body += _table(ranked, sign, state.max_epochs, state.metric)
         if len(trained) > len(ranked):
-            body += f"<div>best {len(ranked)} of {len(trained)} runs with a loss</div>"
+            body += f"<div>best {len(ranked)} of {len(trained)} trained runs</div>"
     return f'<div style="font-family:sans-serif;font-size:13px">{body}</div>'
 
 
@@ -37,9 +42,9 @@ def _progress(state: StudyState) -> str:
     return f"{epochs}{limit} epochs, {len(runs)} runs" + (f": {counts}" if counts else "")
 
 
-def _table(ranked: Sequence[Run], sign: float, max_epochs: int) -> str:
+def _table(ranked: Sequence[Run], sign: float, max_epochs: int, metric: str) -> str:
     names = list(dict.fromkeys(name for run in ranked for name in run.config))
-    head = "".join(_cell(title, "th") for title in ("run", "epochs", "best loss", "curve", "state", *names))
+    head = "".join(_cell(title, "th") for title in ("run", "epochs", f"best {metric}", "curve", "state", *names))
     low = min(loss for run in ranked for loss in run.losses)
     high = max(loss for run in ranked for loss in run.losses)
     rows = []

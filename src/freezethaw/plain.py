@@ -25,6 +25,11 @@ def number(value: float | None, digits: int = 5) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
+def title(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def size(count: float) -> str:
     """A number of bytes."""
     for unit in ("bytes", "kB", "MB"):

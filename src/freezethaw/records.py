@@ -54,11 +54,24 @@ class Run:
     state: State = "frozen"
     outcome: str = ""  # why a failed run failed
     added: bool = False  # imported with `add_run`: it informs the model and is never trained here
+    source: Any = field(default=None, repr=False, compare=False)  # a storage, from which `metrics` are read
 
     @property
     def epoch(self) -> int:
         """The last recorded epoch."""
         return len(self.losses)
+
+    @cached_property
+    def metrics(self) -> tuple[Mapping[str, Any], ...]:
+        """What was reported beside the losses, one dict for each epoch."""
+        found = () if self.source is None else tuple(self.source.metrics(self.number)[: self.epoch])
+        return found + tuple({} for _ in range(self.epoch - len(found)))
+
+    def detached(self) -> Run:
+        """The same with its metrics, for use after the study is closed."""
+        found = replace(self, source=None)
+        found.__dict__["metrics"] = self.metrics
+        return found
 
     @cached_property
     def mean_seconds(self) -> float:
@@ -76,7 +89,7 @@ class Best:
     config: Config
     loss: float  # as measured
     checkpoint: Path | None = None  # of exactly this epoch; None if there is none
-    source: Any = field(default=None, repr=False, compare=False)  # a study.StudyReader, which has the model
+    source: Any = field(default=None, repr=False, compare=False)  # a study.StudyReader; or what keeps the checkpoint
 
     @cached_property
     def expected(self) -> float:
@@ -88,9 +101,9 @@ class Best:
         """The forecast of the run's last epoch, a `losses.Forecast`. Asks the model."""
         return self.source.forecast(self.run)
 
-    def detached(self, checkpoint: Path | None) -> Best:
+    def detached(self, checkpoint: Path | None, source: Any = None) -> Best:
         """The same with everything computed, for use after the study is closed."""
-        found = replace(self, checkpoint=checkpoint, source=None)
+        found = replace(self, checkpoint=checkpoint, source=source)
         found.__dict__.update(expected=self.expected, forecast=self.forecast)
         return found
 
@@ -203,17 +216,35 @@ class Notice:
     text: str = ""  # the reason of the decision, the failure or the end
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What `tune` returns."""
 
-    best: Best | None  # the lowest measured loss
-    recommended: Best | None  # the lowest expected loss: what to train again if measurements are noisy
+    _best: Best | None = field(repr=False)
+    _recommended: Best | None = field(repr=False)
     reason: str  # why the search ended
     epochs: int  # trained in total
     runs: tuple[Run, ...] = field(repr=False)
     training_seconds: float = 0.0  # of all workers, in the whole study
     deciding_seconds: float = 0.0  # likewise
+    metric: str = "loss"  # what the losses are called
+    no_best: str = ""  # why there is no best epoch; empty if there is one
+
+    @property
+    def best(self) -> Best:
+        """The lowest measured loss. Raises StudyError, with the reason, if no run has a finite loss."""
+        if self._best is None:
+            raise StudyError(self.no_best)
+        return self._best
+
+    @property
+    def recommended(self) -> Best:
+        """The lowest expected loss: what to train again if measurements are noisy."""
+        return self.best if self._recommended is None else self._recommended
+
+    def __repr__(self) -> str:
+        best = "no best" if self._best is None else f"best run {self._best.run}, {self.metric} {self._best.loss:.5g}"
+        return f"<Result: {best}; {self.epochs} epochs in {len(self.runs)} runs; {self.reason}>"
 
 
 # What storage keeps and the decision reads.
@@ -463,6 +494,16 @@ class StudyState:
     def seconds_trained(self) -> float:
         """Training time told so far."""
         return sum(s for run in self.runs if not run.added for s in run.seconds if not math.isnan(s))
+
+    @property
+    def metric(self) -> str:
+        """What users call the losses."""
+        return str(self.definition.get("metric", "loss"))
+
+    @property
+    def best_loss(self) -> float | None:
+        """The best measured loss in the user's units; None if there is no loss."""
+        return None if self.lowest is None else self.sign * self.lowest[0]
 
     @cached_property
     def lowest(self) -> tuple[float, int, int] | None:

@@ -103,8 +103,7 @@ class FreezeThawSearchCV(BaseSearchCV):
 
     def _conclude(self, result: Result) -> None:
         """Set the attributes that searches of scikit-learn have after fitting."""
-        if (best := result.best) is None:
-            raise StudyError("no configuration has a finite score")
+        best = result.best
         runs = [run for run in result.runs if run.losses and not run.added]
         scores = np.array([max(run.losses) for run in runs])
         names = dict.fromkeys(name for run in runs for name in run.config)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from freezethaw.decide.definition import Bounds
 from freezethaw.errors import Interrupted, StudyError
-from freezethaw.records import Best, Budget, Checkpoint, Checkpoints, Config, Prices, Result, Run
+from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result, Run
 from freezethaw.runtime.announcements import Announcements
 from freezethaw.runtime.callbacks import Callback, Callbacks
-from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.runtime.fingerprint import check_training
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
@@ -40,7 +42,9 @@ def tune(
     workers: int = 1,
     store: str | Path | None = None,
     seed: int = 0,
+    metric: str = "loss",
     direction: Literal["minimize", "maximize"] = "minimize",
+    bounds: Bounds | None = None,
     checkpoints: Checkpoints | None = None,
     engine: Literal["inline", "processes"] | RayEngine | None = None,
     finish_best: bool = True,
@@ -58,11 +62,14 @@ def tune(
     """Search `space` for the configuration whose training ends best. `train(run)` is called for each start and thaw.
 
     The same call again with the same `store` and `name` continues; a larger budget continues a finished study. Without
-    a store nothing is kept after the call. One worker trains in this process (`engine="inline"`), several in processes
+    a store nothing is kept after the call, except the checkpoint of the best epoch: it exists as long as `result.best`
+    or the result. One worker trains in this process (`engine="inline"`), several in processes
     of their own, or on a cluster as actors of Ray (`engine=ft.RayEngine()`).
 
     `budget` counts the whole study; `timeout` is in wall-clock seconds and counts this call, deciding, saving and
     loading included: at its end all runs are frozen, and the same call continues. One of the two is needed.
+    `metric`: the name of what `train` reports, such as "accuracy", used wherever it is shown. `bounds`: values that it
+    can never leave, such as (0, None) for an error or (0, 1) for an accuracy; no forecast leaves them.
     `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings with much
     run-to-run variance.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
@@ -81,12 +88,14 @@ def tune(
     _check_seconds("grace", grace)
     chosen = _engine(engine, workers, limit)
     kept, leaving = checkpoints or Checkpoints(), Leaving()
-    with on_signals(leaving), leaving.after(timeout), _locations(store, kept, chosen) as (url, folder):
+    with on_signals(leaving), leaving.after(timeout), _locations(store, chosen) as (url, temporary):
         study = Study(
             space,
             max_epochs,
             name=name,
+            metric=metric,
             direction=direction,
+            bounds=bounds,
             seed=seed,
             store=url,
             candidates=candidates,
@@ -102,10 +111,14 @@ def tune(
             if tags is not None:
                 session.storage.set_tags(tags)
             session.storage.set_disk_budget(kept.gb)
+            if kept.folder is not None or store is None:
+                session.set_checkpoint_folder(str(kept.folder or temporary))
+            folder = session.checkpoint_folder
             with _observed(session, callbacks, progress) as (update, ended):
                 check_training(session.storage, function)
                 spec = WorkerSpec(url or "", name, folder, kept, limit, grace)
-                reason = _work(chosen, workers, session, function, spec, leaving, update)
+                with _explained(session):
+                    reason = _work(chosen, workers, session, function, spec, leaving, update)
                 if leaving.why == TIMEOUT and reason == INTERRUPTED:
                     reason = f"timeout: {timeout:g} s have passed; the same call continues the study"
                 ended(reason)
@@ -115,15 +128,18 @@ def tune(
                 stopped = Interrupted(leaving.why)
                 sys.stderr.write(f"freezethaw: {stopped}\n")
                 raise stopped
-            saved = session.storage.checkpoints() if store is not None or kept.folder is not None else ()
+            lost = folder == temporary
+            best, recommended = _kept(reader.best, lost), _kept(reader.recommended, lost)
             return Result(
-                _with_checkpoint(reader.best, saved, folder),
-                _with_checkpoint(reader.recommended, saved, folder),
+                best,
+                recommended,
                 reason,
                 reader.state.epochs_trained(),
-                reader.runs,
+                tuple(run.detached() for run in reader.runs),
                 reader.state.seconds_trained(),
                 session.storage.deciding_seconds(),
+                reader.metric,
+                "" if reader.best is not None else _why_no_best(session, reader.runs, reason),
             )
 
 
@@ -140,15 +156,19 @@ def _check_seconds(name: str, value: object) -> None:
 
 def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
     """The training as a function, and the limit that its worker must enforce: a command enforces its own."""
-    if epoch_limit is not None and not epoch_limit > 0:
+    if not callable(train):
+        raise StudyError(f"train must be a function of a run, a class or a command, not {train!r}")
+    seconds: object = epoch_limit
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
     return limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
 
 
 def _engine(wanted: Engine | None, workers: int, limit: float | None) -> Engine:
     """The engine that is wanted, or the simplest one that is possible."""
-    if workers < 1:
-        raise StudyError(f"workers must be at least 1, not {workers!r}")
+    count: object = workers
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise StudyError(f"workers must be a positive integer, not {workers!r}")
     engine = wanted or ("inline" if workers == 1 and limit is None else "processes")
     if engine == "inline" and workers > 1:
         raise StudyError("the inline engine is one worker; engine='processes' has several")
@@ -180,13 +200,40 @@ def _warn_of_failures(session: StudySession, runs: Sequence[Run]) -> None:
     ended = [f"{counts[state]} {state}" for state in ("failed", "diverged") if counts[state]]
     if not ended or (not counts["failed"] and any(run.losses for run in runs)):  # some divergence is normal
         return
-    lines = [f"freezethaw: of {sum(counts.values())} runs {' and '.join(ended)}"]
-    if counts["failed"]:
-        first = session.events(FAILED)[0]
-        lines += [f"the first failure: {first.text}", str(first.details.get("traceback", "")).rstrip()]
+    lines = [f"freezethaw: of {sum(counts.values())} runs {' and '.join(ended)}", *_first_failure(session)]
     if not any(run.losses for run in runs):
-        lines.append("no run has a finite loss: there is no best configuration")
+        lines.append(f"no run has a finite {session.definition.metric}: there is no best configuration")
     sys.stderr.write("\n".join(line for line in lines if line) + "\n")
+
+
+def _first_failure(session: StudySession) -> list[str]:
+    """The first failure with the user's traceback; nothing if no run failed."""
+    found = session.events(FAILED)[:1]
+    return [
+        line for e in found for line in (f"the first failure: {e.text}", str(e.details.get("traceback", "")).rstrip())
+    ]
+
+
+@contextmanager
+def _explained(session: StudySession) -> Iterator[None]:
+    """If the search is given up because its runs fail, the first traceback is part of the exception."""
+    try:
+        yield
+    except StudyError as error:
+        for line in _first_failure(session):
+            error.add_note(line)
+        raise
+
+
+def _why_no_best(session: StudySession, runs: Sequence[Run], reason: str) -> str:
+    metric, counts = session.definition.metric, Counter(run.state for run in runs)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    if not counts:
+        return f"there is no best: no run was started ({reason})"
+    first = next((event.text for event in session.events(FAILED)), "")
+    return f"there is no best: no run has a finite {metric} ({states})" + (
+        f"; the first failure: {first}" if first else ""
+    )
 
 
 @contextmanager
@@ -227,24 +274,34 @@ def _is_interactive() -> bool:
 
 
 @contextmanager
-def _locations(store: str | Path | None, checkpoints: Checkpoints, engine: Engine) -> Iterator[tuple[str | None, str]]:
-    """The URL of the store, and the folder of the checkpoints.
+def _locations(store: str | Path | None, engine: Engine) -> Iterator[tuple[str | None, str]]:
+    """The URL of the store, and a temporary folder: for checkpoints without a store.
 
-    By default the checkpoints are in a temporary folder; so is the store if several processes need one.
+    Without a store the study is kept in memory; several processes need one, in the temporary folder.
     """
     with tempfile.TemporaryDirectory(prefix="freezethaw-") as temporary:
         url = str(store) if store is not None else None
         if url is None and engine != "inline":
             url = f"sqlite:///{temporary}/study.db?synchronous=off"
-        folder = checkpoints.folder
-        if folder is None:
-            folder = temporary if store is None else beside(store)
-        yield url, str(folder)
+        yield url, temporary
 
 
-def _with_checkpoint(best: Best | None, saved: Sequence[Checkpoint], folder: str) -> Best | None:
-    """An epoch with its checkpoint, complete without the store, which is closed afterwards."""
-    if best is None:
-        return None
-    found = next((c for c in saved if (c.run, c.epoch) == (best.run, best.epoch)), None)
-    return best.detached(None if found is None else Path(folder) / found.place)
+def _kept(best: Best | None, temporary: bool) -> Best | None:
+    """An epoch, complete without the store, which is closed afterwards.
+
+    A checkpoint in a temporary folder is copied to another one, which exists as long as the epoch that is returned.
+    """
+    if best is None or best.checkpoint is None or not temporary:
+        return None if best is None else best.detached(best.checkpoint)
+    keeper = _Kept()
+    folder = keeper.folder / best.checkpoint.name
+    shutil.copytree(best.checkpoint, folder)
+    return best.detached(folder, keeper)
+
+
+class _Kept:
+    """A temporary folder that is removed with this object, at the latest when Python ends."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="freezethaw-best-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from freezethaw.errors import TrainingError
 from freezethaw.runtime import check as checking
+from freezethaw.runtime.check_process import changed, hashes
 from freezethaw.trainers import command, named
 from tests.trainers.bench import script
 from tests.trainers.test_command import C_PROGRAM, SHELL
@@ -71,6 +73,37 @@ def test_saves_that_differ_by_themselves_are_a_remark():
     report = checked("Stamped")
     assert report.passed
     assert "time.txt" in report.notes[0]
+
+
+def test_a_pickle_with_other_bytes_passes_if_training_continues_alike():
+    report = checked("pickled")
+    assert report.passed
+    [note] = report.notes
+    assert "model.pkl" in note
+    assert "nothing is unpickled" in note
+    assert "2 more epochs" in note
+
+
+def test_a_pickle_that_lost_something_is_found_even_if_it_shows_later():
+    report = checked("pickled_and_forgotten", epochs=2)  # the losses of both epochs agree
+    assert report.uninterrupted == report.thawed
+    assert not report.passed
+    assert report.findings[0].what == "state"
+
+
+def test_archives_and_json_are_compared_by_what_they_say(tmp_path):
+    for place, (date, text) in enumerate(
+        [((2020, 1, 1, 0, 0, 0), '{"a": 1, "b": 2}'), ((2021, 1, 1, 0, 0, 0), '{"b": 2, "a": 1}')]
+    ):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        (folder / "state.json").write_text(text)
+        with zipfile.ZipFile(folder / "model.pt", "w") as archive:
+            archive.writestr(zipfile.ZipInfo("weights", date), b"123")
+    assert hashes(tmp_path / "0") == hashes(tmp_path / "1")
+    with zipfile.ZipFile(tmp_path / "1" / "model.pt", "w") as archive:
+        archive.writestr("weights", b"124")
+    assert changed(hashes(tmp_path / "0"), hashes(tmp_path / "1")) == ["model.pt"]
 
 
 def test_losses_may_differ_by_a_little():

@@ -67,7 +67,7 @@ def test_best(cli, filled):
     assert (found["run"], found["epoch"], found["loss"]) == (best.run, best.epoch, best.loss)
     assert found["config"] == best.config
     assert found["expected"] == pytest.approx(best.expected)
-    assert found["end"]["low"] < found["end"]["mean"] < found["end"]["high"]
+    assert found["end"]["low"] <= found["end"]["mean"] <= found["end"]["high"]  # equal if that epoch is measured
     assert found["checkpoint"] is None
     shown = cli("best", store=filled).stdout
     assert "checkpoint  none" in shown
@@ -83,9 +83,11 @@ def test_forecast(cli, filled):
     assert [entry["epoch"] for entry in found["forecasts"]] == [5, 9]
     assert [entry["mean"] for entry in found["forecasts"]] == pytest.approx(expected.mean)
     assert found["forecasts"][1]["most"] == pytest.approx(expected.quantile([0.05, 0.95])[:, 1])
-    most, half = found["forecasts"][1]["most"], found["forecasts"][1]["half"]
-    assert most[0] < half[0] < half[1] < most[1]
-    assert found["curve"]
+    for entry, measured in zip(found["forecasts"], [True, len(found["curve"]) == 9], strict=True):
+        assert entry["measured"] == measured
+        assert (entry["most"] == [found["curve"][int(entry["epoch"]) - 1]] * 2) == measured
+    [entry] = read(cli, "forecast", "rate=0.1", "kind=a", store=filled)["forecasts"]
+    assert entry["most"][0] < entry["half"][0] < entry["half"][1] < entry["most"][1]
     assert "▁" in cli("forecast", "1", store=filled).stdout
     for given in (["rate=0.1", "kind=a"], ['{"rate": 0.1, "kind": "a"}']):
         assert read(cli, "forecast", *given, store=filled)["config"] == {"rate": 0.1, "kind": "a"}

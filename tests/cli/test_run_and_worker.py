@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import freezethaw as ft
 from freezethaw.cli import formatting
 from freezethaw.cli.study_file import read_space, read_study
+from freezethaw.study import session_of
 from tests.cli.conftest import SPACE, SPACE_FILE
 from tests.trainers.bench import script
 from tests.trainers.test_command import SHELL
@@ -29,31 +31,37 @@ def test_a_function_and_the_same_again_with_a_greater_budget(cli, training):
     assert "ended: budget spent: 14 epochs" in done.stdout
     assert "best: run" in done.stdout
     assert "to continue: the same command with a larger budget" in done.stdout
-    assert "freezethaw status --store sqlite:///mine.db --name mine" in done.stdout
-    assert "epoch    1  loss" in done.stdout  # progress, line by line
-    lines = [line for line in done.stdout.splitlines() if line.startswith("  run ")]
-    assert all(" run" in line.partition("loss")[2] for line in lines), "each with its reason"
+    assert "freezethaw status mine.db --name mine" in done.stdout
+    study = ft.Study.open(training / "mine.db")
+    shown = re.findall(r"^run +(\d+)  epoch +(?:\d+-)?(\d+)  loss (\S+) +(.*)$", done.stdout, re.MULTILINE)
+    decisions = session_of(study).history().decisions
+    for number, epoch, loss, reason in shown:  # each with its own loss, and the reason of the decision that trained it
+        assert loss == f"{study.runs[int(number) - 1].losses[int(epoch) - 1]:.5g}"
+        [own] = [d for d in decisions if d.decision.run == int(number) and d.decision.to_epoch == int(epoch)]
+        assert reason == own.decision.reason
+    assert len(shown) == len(decisions), "a decision was not shown"
+    study.close()
     again = json.loads(cli(*SEARCH, "--name", "mine", "--budget", "20", "--json").stdout)
     assert again["epochs"] == 20
     study = ft.Study.open(f"sqlite:///{training}/mine.db", "mine")
     assert sum(run.epoch for run in study.runs) == 20
     study.close()
     assert Path(again["best"]["checkpoint"]).is_dir()
-    best = json.loads(cli("best", "--store", "sqlite:///mine.db", "--json").stdout)
+    best = json.loads(cli("best", "sqlite:///mine.db", "--json").stdout)
     assert best["checkpoint"] == again["best"]["checkpoint"]
-    assert "metric.accuracy" in cli("export", "--store", "sqlite:///mine.db").stdout
+    assert "metric.accuracy" in cli("export", "sqlite:///mine.db").stdout
 
 
 def test_tags_are_shown_found_and_kept(cli, training):
     url = "sqlite:///study.db"
     cli(*SEARCH, "--quiet", "--budget", "2", "--tag", "mnist", "--tag", "first try")
     cli(*SEARCH, "--quiet", "--budget", "3")
-    assert "tags      mnist, first try" in cli("status", "--store", url).stdout
-    assert json.loads(cli("status", "--store", url, "--json").stdout)["tags"] == ["mnist", "first try"]
-    assert "mnist, first try" in cli("studies", "--store", url, "--tag", "mnist").stdout
-    assert cli("studies", "--store", url, "--tag", "mnist", "--tag", "x").stdout == "no study with this tag\n"
+    assert "tags      mnist, first try" in cli("status", url).stdout
+    assert json.loads(cli("status", url, "--json").stdout)["tags"] == ["mnist", "first try"]
+    assert "mnist, first try" in cli("studies", url, "--tag", "mnist").stdout
+    assert cli("studies", url, "--tag", "mnist", "--tag", "x").stdout == "no study with this tag\n"
     for words in ([], ["--runs"]):
-        rows = json.loads(cli("export", "--store", url, "--json", *words).stdout)
+        rows = json.loads(cli("export", url, "--json", *words).stdout)
         assert {row["tags"] for row in rows} == {"mnist, first try"}
     assert "without a comma" in cli(*SEARCH, "--tag", "a,b", code=1).stderr
 
@@ -155,11 +163,12 @@ def test_spaces(tmp_path):
         read_space(tmp_path / "empty.toml")
 
 
-def test_a_training_that_fails_is_one_line(cli, training):
+def test_a_training_that_fails_is_one_line_and_its_traceback(cli, training):
     (training / "train.py").write_text("def train(run):\n    raise ValueError('no data')\n")
     done = cli(*SEARCH, "--quiet", code=1)
     assert "no data" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.splitlines()[0].endswith("ValueError: no data")
+    assert "Traceback (most recent call last)" in done.stderr  # of the training
 
 
 def test_interrupted_and_continued(cli, training):
@@ -308,7 +317,7 @@ def test_the_demo(cli, tmp_path):
     found = cli("demo", "--epochs", "12", process=True)
     assert "best: run" in found.stdout
     assert (tmp_path / "freezethaw-demo" / "study.db").is_file()
-    assert "run" in cli("best", "--store", "sqlite:///freezethaw-demo/study.db").stdout
+    assert "run" in cli("best", "sqlite:///freezethaw-demo/study.db").stdout
     assert os.listdir(tmp_path) == ["freezethaw-demo"]  # noqa: PTH208
 
 

@@ -9,7 +9,10 @@ import time
 
 import pytest
 
-COMMANDS = ["studies", "status", "best", "forecast", "explain", "replay", "export", "run", "worker", "check", "demo"]
+COMMANDS = [
+    "studies", "status", "best", "forecast", "explain", "replay", "export", "run", "worker", "check", "demo",
+    "stop", "resume", "enqueue", "budget", "delete", "dashboard", "report",
+]  # fmt: skip
 LOOKING = {
     "studies": [],
     "status": [],
@@ -18,7 +21,13 @@ LOOKING = {
     "explain": ["1"],
     "replay": ["1"],
     "export": [],
+    "stop": [],
+    "resume": [],
+    "enqueue": ["1"],
+    "budget": [],
+    "delete": ["--yes"],
 }
+READING = [name for name in LOOKING if name not in ("stop", "resume", "enqueue", "budget", "delete")]
 SECRET = "hunter2"
 
 
@@ -70,7 +79,7 @@ def test_without_arguments(cli):
 @pytest.mark.parametrize("name", LOOKING)
 def test_a_store_is_needed(cli, name):
     done = cli(name, *LOOKING[name], code=2)
-    assert "--store" in done.stderr
+    assert f"freezethaw {name} STORE" in done.stderr
     assert "FREEZETHAW_STORE" in done.stderr
 
 
@@ -82,7 +91,7 @@ def test_an_argument_is_needed(cli, filled, name):
 @pytest.mark.parametrize("name", LOOKING)
 def test_a_store_that_is_not_there(cli, tmp_path, name):
     file = tmp_path / "missing.db"
-    done = cli(name, *LOOKING[name], "--store", f"sqlite:///{file}", code=1)
+    done = cli(name, f"sqlite:///{file}", *LOOKING[name], code=1)
     assert done.stderr.startswith("freezethaw: there is no store")
     assert len(done.stderr.splitlines()) == 1
     assert not file.exists()
@@ -91,7 +100,7 @@ def test_a_store_that_is_not_there(cli, tmp_path, name):
 @pytest.mark.parametrize("name", LOOKING)
 def test_a_password_is_never_shown(cli, name):
     url = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:9/none?sslpassword={SECRET}"
-    done = cli(name, *LOOKING[name], "--store", url, code=1)
+    done = cli(name, url, *LOOKING[name], code=1)
     assert SECRET not in done.stdout + done.stderr
     assert "***" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -112,6 +121,7 @@ def test_a_password_is_never_shown(cli, name):
         (["forecast", "1", "--epochs", "soon"], "expected numbers separated by commas"),
         (["forecast", "1", "--epochs", "-3"], "epochs must be positive"),
         (["export", "--format", "xls"], "xls"),
+        (["export", "-o", "table.xlsx"], "table.xlsx: cannot write .xlsx files; use .csv, .json or .parquet"),
         (["run"], "nothing to train"),
         (["check"], "nothing to train"),
         (["worker"], "nothing to train"),
@@ -134,9 +144,9 @@ def test_wrong_usage(cli, filled, words, message):
         (["forecast", "rate=7", "kind=a"], "rate"),
         (["forecast", "rat=0.1", "kind=a"], "rat"),
         (["status", "--name", "nowhere"], "there is no study 'nowhere'"),
-        (["status", "--store", "mysql://x"], "stores of kind 'mysql' are not known"),
-        (["status", "--store", "nonsense"], "there is no store sqlite:///nonsense: no such file"),
-        (["status", "--store", "sqlite:/nonsense:x"], "cannot read the store's URL"),
+        (["status", "mysql://x"], "stores of kind 'mysql' are not known"),
+        (["status", "nonsense"], "there is no store sqlite:///nonsense: no such file"),
+        (["status", "sqlite:/nonsense:x"], "cannot read the store's URL"),
         (["run", "missing.toml"], "cannot read missing.toml"),
         (["run", "missing.py:train"], "there is no file"),
         (["check", "missing.py:train"], "there is no file"),
@@ -151,7 +161,7 @@ def test_wrong_values(cli, filled, words, message):
 
 def test_a_file_is_a_store_too(cli, filled):
     file = filled.removeprefix("sqlite:///")
-    assert cli("status", "--store", file).stdout == cli("status", "--store", filled).stdout
+    assert cli("status", file).stdout == cli("status", filled).stdout
 
 
 def test_a_study_file_without_its_ending(cli, tmp_path):
@@ -161,13 +171,13 @@ def test_a_study_file_without_its_ending(cli, tmp_path):
 
 def test_no_store_at_all(cli, tmp_path):
     (tmp_path / "text.db").write_text("this is no database, but a text that someone wrote")
-    done = cli("status", "--store", f"sqlite:///{tmp_path}/text.db", code=1, process=True)
+    done = cli("status", f"sqlite:///{tmp_path}/text.db", code=1, process=True)
     assert done.stderr.startswith("freezethaw: ")
 
 
-@pytest.mark.parametrize("name", LOOKING)
+@pytest.mark.parametrize("name", READING)
 def test_into_a_file_and_into_a_closed_pipe(cli, filled, tmp_path, name):
-    words = [sys.executable, "-m", "freezethaw", name, *LOOKING[name], "--store", filled]
+    words = [sys.executable, "-m", "freezethaw", name, filled, *LOOKING[name]]
     with (tmp_path / "out").open("wb") as out:
         subprocess.run(words, stdout=out, check=True, env=dict(os.environ) | {"TERM": "xterm-256color"})
     text = (tmp_path / "out").read_text()

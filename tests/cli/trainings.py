@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import time
 
@@ -203,3 +204,25 @@ def diverges(run):
 def without_save(run):
     for epoch in run.epochs():
         run.report(1.0 / epoch)
+
+
+def pickled(run):
+    """A model in a pickle whose bytes change when it is loaded and saved again, as those of scikit-learn do."""
+    state = pickle.loads((run.checkpoint / "model.pkl").read_bytes()) if run.checkpoint else {"w": 4.0, "loaded": False}
+    loaded = run.checkpoint is not None
+    for _ in run.epochs():
+        state["w"] *= 1 - run.config["rate"]
+        state["loaded"] = state["loaded"] or loaded  # stands for what a library keeps, which changes no loss
+        run.report(state["w"] ** 2, save=lambda folder: (folder / "model.pkl").write_bytes(pickle.dumps(state)))
+
+
+def pickled_and_forgotten(run):
+    """The same, but the speed is lost, which shows in losses only after the next epoch."""
+    state = {"w": 4.0, "speeds": [0.0, 0.0]}
+    if run.checkpoint:
+        state = pickle.loads((run.checkpoint / "model.pkl").read_bytes()) | {"speeds": [0.0, 0.0]}
+    for _ in run.epochs():
+        speeds = state["speeds"]
+        state["w"] -= 0.1 * speeds[0]
+        state["speeds"] = [speeds[1], run.config["rate"] * state["w"]]
+        run.report(state["w"] ** 2, save=lambda folder: (folder / "model.pkl").write_bytes(pickle.dumps(state)))

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import freezethaw as ft
+
 DOCS = Path(__file__).parents[2] / "docs"
 ELSEWHERE = {"adapters", "from_optuna", "from_ray_tune", "from_wandb_sweeps", "integrations", "ray", "slurm", "scaling"}
 OURS_ALONE = {"docs", "libraries", "dev"}  # extras that no user needs
@@ -24,7 +26,7 @@ PAGES = [
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that pages use
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capfd):
     code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
     used = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
     absent = [name for name in used if importlib.util.find_spec(name) is None]
@@ -32,6 +34,23 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         pytest.skip(f"{', '.join(absent)} is not installed")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+    assert_no_run_failed(capfd.readouterr().err)
+
+
+def assert_no_run_failed(said):
+    """`tune` says at its end how many runs failed, and that no run has a finite loss."""
+    assert "freezethaw: of " not in said, said
+
+
+def test_a_page_with_a_failing_run_would_be_noticed(capfd):
+    def train(run):
+        for epoch in run.epochs():
+            assert run.number != 2
+            run.report(1 / epoch, save=lambda folder: (folder / "x").write_text("1"))
+
+    ft.tune(train, {"x": ft.Float(0.0, 1.0)}, max_epochs=2, budget=4)
+    with pytest.raises(AssertionError, match=r"of . runs 1 failed"):
+        assert_no_run_failed(capfd.readouterr().err)
 
 
 def test_the_files_of_the_tutorial_pass_the_check_that_it_ends_with(tmp_path):

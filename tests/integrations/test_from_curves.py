@@ -34,7 +34,7 @@ def test_forecasts_are_near_what_came():
     assert len(forecasts) == len(found)
     for curve, forecast, end in zip(found, forecasts, ends, strict=True):
         low, high = forecast.quantile([0.005, 0.995])[:, 0]
-        assert low < end < high, curve.name
+        assert low <= end <= high, curve.name  # equal if the last epoch is measured
         assert abs(forecast.quantile(0.5)[0] - end) < 0.05
 
 

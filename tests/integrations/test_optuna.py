@@ -148,6 +148,41 @@ def test_it_is_imported_only_where_it_is_called():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+def test_pruned_trials_stay_recognisable_and_keep_their_attributes():
+    old = searched()
+    study = ft.Study(ft.Space.from_optuna(old), max_epochs=EPOCHS)
+    runs = ft.import_optuna(old, into=study)
+    assert [run.number for run in runs] == [trial.number + 1 for trial in old.trials]
+    states = [run.metrics[-1]["optuna_state"] for run in study.runs]
+    assert states == [trial.state.name for trial in old.trials]
+    assert "PRUNED" in states
+    table = study.to_dataframe()
+    assert set(table["metric.optuna_state"].dropna()) == {"COMPLETE", "PRUNED"}
+    attributed = optuna.create_study()
+    attributed.add_trial(
+        optuna.trial.create_trial(
+            state=optuna.trial.TrialState.PRUNED, params={"rate": 0.1, "optimizer": "sgd"}, value=None,
+            distributions=old.trials[0].distributions, intermediate_values={0: 1.0}, user_attrs={"note": "warm"},
+        )
+    )  # fmt: skip
+    [run] = ft.import_optuna(attributed, into=ft.Study(SPACE, max_epochs=EPOCHS))
+    assert run.metrics == ({"note": "warm", "optuna_trial": 0, "optuna_state": "PRUNED"},)
+
+
+def test_an_empty_storage_is_said_to_be_empty(tmp_path):
+    url = f"sqlite:///{tmp_path}/empty.db"
+    optuna.storages.RDBStorage(url)
+    with pytest.raises(ft.CurveError, match="the storage has no Optuna study"):
+        ft.import_optuna(url, into=ft.Study(SPACE, max_epochs=EPOCHS))
+
+
+def test_the_best_value_of_an_export_is_that_of_the_study_even_if_its_run_is_frozen():
+    study = ft.Study(SPACE, max_epochs=10)
+    study.add_run({"rate": 0.1, "optimizer": "sgd"}, [0.5] * 10)
+    study.add_run({"rate": 0.2, "optimizer": "sgd"}, [0.4, 0.3, 0.6])
+    assert ft.export_optuna(study).best_value == study.best.loss == 0.3
+
+
 # And back.
 
 
@@ -169,6 +204,7 @@ def test_a_study_becomes_one_of_optuna_and_comes_back(tmp_path):
     assert [trial.state.name for trial in new.trials] == ["COMPLETE", "PRUNED", "FAIL"]
     assert (new.best_value, new.best_params) == (0.3, {"rate": 0.1, "optimizer": "sgd", "layers": 2, "momentum": 0.5})
     assert [trial.user_attrs["freezethaw_run"] for trial in new.trials] == [1, 2, 3]
+    assert new.best_value == study.best.loss
     back = ft.Study(space, max_epochs=3, direction="maximize")
     ft.import_optuna(new, into=back)
     assert [(run.config, run.losses) for run in back.runs] == [(run.config, run.losses) for run in study.runs[:2]]

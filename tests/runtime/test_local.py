@@ -244,7 +244,7 @@ def test_a_lambda_and_a_function_of_a_script_without_a_guard(tmp_path):
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert found.stdout.strip() == "4 budget spent: 4 epochs", found.stderr
-    assert any("trained in" in log.read_text() for log in tmp_path.glob("checkpoints/logs/*.log"))
+    assert any("trained in" in log.read_text() for log in tmp_path.glob("checkpoints/logs/*/*.log"))
 
 
 def shipped(function):

@@ -495,5 +495,6 @@ def test_a_search_in_which_everything_diverges_says_so(url, tmp_path, capsys):
             run.report(math.nan)
 
     result = tuned(train, url, tmp_path, max_epochs=2, budget=2)
-    assert result.best is None
+    with pytest.raises(ft.StudyError, match=r"there is no best: no run has a finite loss \(2 diverged\)"):
+        result.best  # noqa: B018
     assert "of 2 runs 2 diverged\nno run has a finite loss" in capsys.readouterr().err

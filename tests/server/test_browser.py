@@ -268,7 +268,7 @@ def test_a_big_study_is_there_in_two_seconds(browser, tmp_path):
 
 
 def test_the_report_opens_offline_with_every_figure(browser, store, tmp_path):
-    command = [sys.executable, "-m", "freezethaw", "report", "--store", store, "--name", "searched"]
+    command = [sys.executable, "-m", "freezethaw", "report", store, "--name", "searched"]
     subprocess.run([*command, "-o", tmp_path / "report.html"], check=True, capture_output=True)
     context = browser.new_context(offline=True)
     page = context.new_page()

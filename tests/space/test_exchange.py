@@ -98,3 +98,54 @@ def test_configspace_refusals() -> None:
     configspace.add(library.NormalFloatHyperparameter("x", 0, 1, lower=-5, upper=5))
     with pytest.raises(SpaceError, match="x: NormalFloatHyperparameter is not supported"):
         Space.from_configspace(configspace)
+
+
+def searched_with_branches(count=30):
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def objective(trial):
+        trial.suggest_float("rate", 1e-4, 1.0, log=True)
+        if trial.suggest_categorical("optimizer", ["sgd", "adam"]) == "sgd":
+            trial.suggest_float("momentum", 0.0, 0.9)
+            if trial.suggest_categorical("nesterov", [True, False]):
+                trial.suggest_int("delay", 1, 5)
+        layers = trial.suggest_int("layers", 1, 3)
+        for layer in range(layers):
+            trial.suggest_int(f"units_{layer}", 4, 128, log=True)
+        return 1.0
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=count)
+    return study
+
+
+def test_the_space_of_an_optuna_study_has_its_branches():
+    pytest.importorskip("optuna")
+    study = searched_with_branches()
+    space = Space.from_optuna(study)
+    parameters = space.parameters
+    assert parameters["momentum"].when == {"optimizer": ("sgd",)}
+    assert parameters["delay"].when == {"nesterov": (True,)}
+    assert parameters["units_0"].when is None
+    assert parameters["units_2"].when == {"layers": (3,)}
+    assert parameters["units_1"].when == {"layers": (2, 3)}
+    for trial in study.trials:
+        assert space.validate(trial.params) == trial.params
+    with pytest.raises(SpaceError, match="no trial that was completed"):
+        Space.from_optuna(searched_with_branches(0))
+
+
+def test_a_branch_that_nothing_explains_is_an_error():
+    optuna = pytest.importorskip("optuna")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+
+    def objective(trial):
+        if trial.suggest_float("rate", 0.0, 1.0) > 0.5:
+            trial.suggest_float("extra", 0.0, 1.0)
+        return 1.0
+
+    study.optimize(objective, n_trials=10)
+    with pytest.raises(SpaceError, match=r"extra: .* of 10 trials .* write the space by hand"):
+        Space.from_optuna(study)

@@ -80,4 +80,5 @@ def test_the_example_finds_something(name, tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
     )
     assert found.returncode == 0, found.stderr
+    assert "freezethaw: of " not in found.stderr, "a run of the example failed"
     assert "best: run" in found.stdout

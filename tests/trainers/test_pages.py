@@ -18,11 +18,15 @@ from tests.trainers.test_missing_libraries import ADAPTERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("adapters.md", "from_optuna.md", "from_ray_tune.md", "from_wandb_sweeps.md")
-BLOCKS = [
-    pytest.param(block, id=f"{page}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL), 1)
-]
+
+
+def blocks(page):
+    """The blocks of a page; in that of Optuna the second half is one script."""
+    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
+    return [found[0], "\n".join(found[1:])] if page == "from_optuna.md" else found
+
+
+BLOCKS = [pytest.param(block, id=f"{page}-{number}") for page in PAGES for number, block in enumerate(blocks(page), 1)]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -37,6 +41,7 @@ def test_the_code_runs(block, tmp_path):
         [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr
+    assert "freezethaw: of " not in found.stderr, "a run of the example failed"
 
 
 def test_the_study_file_is_one(tmp_path):
@@ -57,3 +62,21 @@ def test_every_adapter_is_on_the_page():
         assert f"`examples/{example}.py`" in text
     for adapter in ADAPTERS:
         assert f"freezethaw.{adapter}" in text
+
+
+def test_the_script_of_optuna_and_its_port_search_the_same_space_equally_well(tmp_path):
+    pytest.importorskip("optuna")
+    script = (
+        blocks("from_optuna.md")[1]
+        + """
+assert set(space.parameters) == {"rate", "optimizer", "momentum"}
+assert space.parameters["momentum"].when == {"optimizer": ("momentum",)}
+for trial in old.trials:
+    assert dict(space.validate(trial.params)) == trial.params
+epochs = sum(len(trial.intermediate_values) for trial in old.trials)
+assert result.epochs == 100 < epochs
+assert result.best.loss <= 1.05 * old.best_value + 1e-6, (result.best.loss, old.best_value)
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from freezethaw.errors import FreezeThawError, StoreError, StudyError
 from freezethaw.plain import plain
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 PASSWORD = re.compile(r"(://[^\s/:@]*):[^\s@]*@")
 SECRET = re.compile(r"([?&][^\s=&]*(?:pass|secret|token)[^\s=&]*)=[^\s&'\")]*", re.IGNORECASE)
 ORDER = (
-    "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "dashboard", "report",
-    "export", "studies",
+    "demo", "run", "worker", "check", "status", "best", "forecast", "explain", "replay", "stop", "resume", "enqueue",
+    "budget", "dashboard", "report", "export", "studies", "delete",
 )  # fmt: skip
+VARIABLE = "FREEZETHAW_STORE"
+TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 UNLIMITED_WIDTH = 10_000  # columns: lines are not wrapped if the output is not a terminal
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # its module differs between versions of typer
@@ -45,7 +47,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except FreezeThawError as error:
-            fail(str(error))
+            fail(str(error), *getattr(error, "__notes__", ()))
         except UsageError as error:
             if hasattr(error, "message"):
                 error.message = mask(str(error.message))
@@ -56,10 +58,9 @@ app = typer.Typer(
     cls=Commands,
     name="freezethaw",
     help="Tune the hyperparameters of anything that trains in epochs.",
-    epilog="Try: freezethaw demo. Select a study with --store and --name; the environment variable FREEZETHAW_STORE is "
-    "the default of --store.",
+    epilog="Try: freezethaw demo. STORE is an SQLite file or a URL; the environment variable FREEZETHAW_STORE is its "
+    "default. --name selects a study of the store.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help is three times as fast
     pretty_exceptions_enable=False,  # would print local variables, including passwords
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -88,16 +89,41 @@ def store_url(store: str | None) -> str | None:
     return store if store is None or ":" in store else f"sqlite:///{store}"
 
 
-_STORE = typer.Option(
-    "--store",
-    envvar="FREEZETHAW_STORE",
-    metavar="URL",
-    show_envvar=True,
+class ReadsStore(TyperCommand):
+    """A command with a store as its first argument, which may be left out if FREEZETHAW_STORE is set."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the store of the environment first, unless the first argument is a store."""
+        if not {"-h", "--help"} & set(args):
+            first = self.make_parser(ctx).parse_args(list(args))[0].get("store")
+            if not (isinstance(first, str) and may_be_store(first)):
+                args = [default_store(f"{ctx.info_name} STORE ..."), *args]
+        return super().parse_args(ctx, args)
+
+
+def default_store(usage: str) -> str:
+    """The store of the environment; an error if there is none."""
+    found = os.environ.get(VARIABLE)
+    if not found:
+        raise UsageError(f"the store is missing: freezethaw {usage}, or set {VARIABLE}")
+    return found
+
+
+def may_be_store(text: str) -> bool:
+    """Whether this is the path or URL of a store, not a number, name=value, JSON or a table of another tool."""
+    if "://" in text:
+        return True
+    return not (text.isdigit() or "=" in text or text.lstrip().startswith("{") or text.lower().endswith(TABLE_SUFFIXES))
+
+
+_STORE = typer.Argument(
+    metavar="STORE",
     callback=store_url,
-    help="The store: an SQLite file (study.db) or a URL such as postgresql+psycopg://user@host/database.",
+    show_default=False,
+    help="An SQLite file (study.db) or a URL such as postgresql+psycopg://user@host/database; by default the "
+    "environment variable FREEZETHAW_STORE.",
 )
-StoreOption = Annotated[str, _STORE]
-OptionalStoreOption = Annotated[str | None, _STORE]
+StoreArgument = Annotated[str, _STORE]
 NameOption = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="Name of the study; optional if the store has only one."),
@@ -105,10 +131,12 @@ NameOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def fail(message: str) -> None:
-    """Print one line to standard error and exit with code 1."""
+def fail(message: str, *notes: str) -> None:
+    """Print one line to standard error, and notes such as the traceback of a training; exit with code 1."""
     line = " ".join(mask(message).split())
     typer.echo(f"freezethaw: {line}", err=True)
+    for note in notes:
+        typer.echo(mask(note), err=True)
     raise typer.Exit(1)
 
 
@@ -143,7 +171,7 @@ def console() -> Console:
     """A console: coloured and wrapped on a terminal, plain otherwise."""
     from rich.console import Console
 
-    found = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    found = Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
     if not sys.stdout.isatty():
         found.width = UNLIMITED_WIDTH
     return found

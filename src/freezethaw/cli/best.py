@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console, open_study, print_json
+from freezethaw.cli.app import JsonOption, NameOption, ReadsStore, StoreArgument, app, console, open_study, print_json
 from freezethaw.cli.formatting import number
 from freezethaw.errors import StudyError
 
@@ -16,14 +14,10 @@ if TYPE_CHECKING:
     from freezethaw.study import Study
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def best(
-    store: StoreOption,
+    store: StoreArgument,
     name: NameOption = None,
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(help="Folder of the checkpoints; by default beside the SQLite file.", metavar="FOLDER"),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the best configuration.
@@ -32,38 +26,36 @@ def best(
 
     \b
     Examples:
-      freezethaw best --store sqlite:///digits.db
-      freezethaw best --store sqlite:///digits.db --json | jq .config
+      freezethaw best digits.db
+      freezethaw best digits.db --json | jq .config
     """
-    from freezethaw.runtime.checkpoint_storage import beside
-
     with open_study(store, name) as study:
-        found = _best(study, (checkpoints or beside(store)).rstrip("/"))
+        found = _best(study)
     if as_json:
         print_json(found)
     else:
         _show(found)
 
 
-def _best(study: Study, folder: str) -> dict[str, Any]:
-    from freezethaw.study import read, session_of
+def _best(study: Study) -> dict[str, Any]:
+    from freezethaw.study import read
 
     reader = read(study)
     best = reader.best
     if best is None:
-        raise StudyError(f"study {study.name!r} has no finite loss yet")
-    kept = session_of(study).storage.checkpoints(best.run)
-    end, saved = best.forecast, next((c for c in kept if c.epoch == best.epoch), None)
-    recommended = reader.recommended
+        raise StudyError(f"study {study.name!r} has no finite {reader.metric} yet")
+    end, recommended = best.forecast, reader.recommended
     low, high = (float(end.quantile(q)[0]) for q in (0.05, 0.95))
     return {
         "run": best.run,
         "epoch": best.epoch,
         "config": dict(best.config),
+        "metric": reader.metric,
         "loss": best.loss,
         "expected": best.expected,
+        "trained": reader.state.run(best.run).epoch,
         "end": {"epoch": reader.max_epochs, "mean": float(end.mean[0]), "low": low, "high": high},
-        "checkpoint": None if saved is None else f"{folder}/{saved.place}",
+        "checkpoint": None if best.checkpoint is None else str(best.checkpoint),
         "recommended": None if recommended is None else _epoch(recommended),
     }
 
@@ -74,17 +66,18 @@ def _epoch(best: Best) -> dict[str, Any]:
 
 def _show(found: Mapping[str, Any]) -> None:
     out, end = console(), found["end"]
-    out.print(f"run {found['run']}, epoch {found['epoch']}: loss {number(found['loss'])}", style="bold")
+    out.print(f"run {found['run']}, epoch {found['epoch']}: {found['metric']} {number(found['loss'])}", style="bold")
     out.print(f"expected    {number(found['expected'])} without noise")
-    interval = f"90 % interval {number(end['low'])} to {number(end['high'])}"
-    out.print(f"at epoch {end['epoch']:<3d} {number(end['mean'])} forecast, {interval}")
+    interval = f"forecast, 90 % interval {number(end['low'])} to {number(end['high'])}"
+    how = "measured" if found["trained"] >= end["epoch"] else interval
+    out.print(f"at epoch {end['epoch']}  {number(end['mean'])} {how}")
     for key, value in found["config"].items():
         out.print(f"  {key} = {value!r}")
     other = found["recommended"]
     if other is not None and (other["run"], other["epoch"]) != (found["run"], found["epoch"]):
-        expected = f"expected loss {number(other['expected'])} without noise"
+        expected = f"expected {found['metric']} {number(other['expected'])} without noise"
         out.print(f"recommended run {other['run']}, epoch {other['epoch']}: {expected}")
     if found["checkpoint"] is None:
         out.print("checkpoint  none: this run would have to be trained again from epoch 1")
     else:
-        out.print(f"checkpoint  {found['checkpoint']}")
+        out.print(f"checkpoint  {found['checkpoint']}", soft_wrap=True)  # to be copied

@@ -87,8 +87,13 @@ def _show(report: Any, chosen: dict[str, Any], trainer: NamedTrainer | CommandTr
     for note in report.notes:
         out.print(f"\nnote: {note}")
     if report.passed:
+        what = (
+            "losses (see the note)"
+            if report.notes
+            else f"losses and {formatting.count(len(report.files), 'saved file')}"
+        )
         out.print(
-            f"\npassed: {formatting.count(report.epochs, 'epoch')}, losses and saved states are identical",
+            f"\npassed: {formatting.count(report.epochs, 'epoch')}, {what} are identical",
             style="green",
         )
     else:

@@ -6,18 +6,13 @@ from typing import Annotated
 
 import typer
 
-from freezethaw.cli.app import app, open_store, print_json, store_url
+from freezethaw.cli.app import ReadsStore, StoreArgument, app, open_store, print_json
 from freezethaw.errors import FigureError
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def dashboard(
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", envvar="FREEZETHAW_STORE", callback=store_url, help="An SQLite file or the URL of a store."
-        ),
-    ],
+    store: StoreArgument,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8750,
     token: Annotated[

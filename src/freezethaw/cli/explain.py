@@ -11,7 +11,8 @@ from freezethaw.cli import formatting
 from freezethaw.cli.app import (
     JsonOption,
     NameOption,
-    StoreOption,
+    ReadsStore,
+    StoreArgument,
     app,
     console,
     open_stored_study,
@@ -22,15 +23,15 @@ from freezethaw.cli.app import (
 NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Number of the decision.")]
 
 
-@app.command()
-def explain(number: NumberArgument, store: StoreOption, name: NameOption = None, as_json: JsonOption = False) -> None:
+@app.command(cls=ReadsStore)
+def explain(store: StoreArgument, number: NumberArgument, name: NameOption = None, as_json: JsonOption = False) -> None:
     """Show why a decision was taken.
 
     Lists the basket: the candidates that were compared, best first, with their scores.
 
     \b
     Example:
-      freezethaw explain 17 --store sqlite:///digits.db
+      freezethaw explain digits.db 17
     """
     with open_stored_study(store, name) as (_, study):
         found = study.decision(number)
@@ -59,15 +60,15 @@ def explain(number: NumberArgument, store: StoreOption, name: NameOption = None,
     out.print(table)
 
 
-@app.command()
-def replay(number: NumberArgument, store: StoreOption, name: NameOption = None, as_json: JsonOption = False) -> None:
+@app.command(cls=ReadsStore)
+def replay(store: StoreArgument, number: NumberArgument, name: NameOption = None, as_json: JsonOption = False) -> None:
     """Repeat a decision and compare.
 
     Decides again from the data that was available then. The exit code is 1 if the result differs.
 
     \b
     Example:
-      freezethaw replay 17 --store sqlite:///digits.db
+      freezethaw replay digits.db 17
     """
     with open_study(store, name) as study:
         from freezethaw.study import session_of

@@ -7,16 +7,12 @@ import io
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from freezethaw.cli.app import NameOption, StoreOption, UsageError, app, fail, open_stored_study
+from freezethaw.cli.app import NameOption, ReadsStore, StoreArgument, UsageError, app, fail, open_stored_study
 from freezethaw.plain import plain
-
-if TYPE_CHECKING:
-    from freezethaw.records import StudyState
-    from freezethaw.store import Storage
 
 
 class Format(StrEnum):
@@ -27,9 +23,9 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def export(
-    store: StoreOption,
+    store: StoreArgument,
     name: NameOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file; by default standard output.")
@@ -43,23 +39,23 @@ def export(
 ) -> None:
     """Write all losses as a table.
 
-    Formats are CSV, JSON and Parquet (needs pandas and pyarrow). Columns of parameters start with `config.`, columns of
-    further metrics with `metric.`.
+    Formats are CSV, JSON and Parquet (needs pandas and pyarrow). Columns are those of `study.to_dataframe()`:
+    parameters start with `config.`, further metrics with `metric.`.
 
     \b
     Examples:
-      freezethaw export --store sqlite:///digits.db > digits.csv
-      freezethaw export --store sqlite:///digits.db --runs -o runs.json
-      freezethaw export --store sqlite:///digits.db -o digits.parquet
+      freezethaw export digits.db > digits.csv
+      freezethaw export digits.db --runs -o runs.json
+      freezethaw export digits.db -o digits.parquet
     """
+    from freezethaw.study.table import epoch_rows, run_rows
+
     form = Format.json if as_json else form or _format_of(output)
     if form is Format.parquet and output is None:
         raise UsageError("Parquet is a binary format: --output FILE is required")
     with open_stored_study(store, name) as (_, study):
         known = study.load()
-        tags = known.definition.get("tags")
-        rows = _run_rows(known) if runs else _epoch_rows(known, study)
-        rows = [row | {"tags": ", ".join(tags)} for row in rows] if tags else rows
+        rows = run_rows(known) if runs else epoch_rows(study, known)
     try:
         _write(rows, form, output)
     except OSError as error:
@@ -69,37 +65,10 @@ def export(
 
 
 def _format_of(output: Path | None) -> Format:
-    ending = "" if output is None else output.suffix.lstrip(".").lower()
-    return Format(ending) if ending in list(Format) else Format.csv
-
-
-def _epoch_rows(known: StudyState, study: Storage) -> list[dict[str, Any]]:
-    rows = []
-    for run in known.runs:
-        metrics = study.metrics(run.number)
-        config = {f"config.{key}": value for key, value in run.config.items()}
-        for i, loss in enumerate(run.losses):
-            row = {"run": run.number, "epoch": i + 1, "loss": loss, "seconds": run.seconds[i]}
-            row |= {"state": run.state} | config
-            rows.append(row | {f"metric.{key}": value for key, value in metrics[i].items()})
-    return rows
-
-
-def _run_rows(known: StudyState) -> list[dict[str, Any]]:
-    sign = -1.0 if known.definition["direction"] == "maximize" else 1.0
-    return [
-        {
-            "run": run.number,
-            "state": run.state,
-            "outcome": run.outcome,
-            "epochs": run.epoch,
-            "best_loss": min(run.losses, key=lambda y: sign * y) if run.losses else None,
-            "last_loss": run.losses[-1] if run.losses else None,
-            "from_elsewhere": run.added,
-            **{f"config.{key}": value for key, value in run.config.items()},
-        }
-        for run in known.runs
-    ]
+    ending = "" if output is None else output.suffix.lower()
+    if ending and ending.lstrip(".") not in list(Format):
+        raise UsageError(f"{output}: cannot write {ending} files; use .csv, .json or .parquet, or give --format")
+    return Format(ending.lstrip(".")) if ending else Format.csv
 
 
 def _write(rows: list[dict[str, Any]], form: Format, output: Path | None) -> None:

@@ -11,14 +11,17 @@ import typer
 
 from freezethaw.cli import formatting
 from freezethaw.cli.app import (
+    TABLE_SUFFIXES,
     JsonOption,
     NameOption,
-    OptionalStoreOption,
     UsageError,
     app,
     console,
+    default_store,
+    may_be_store,
     open_study,
     print_json,
+    store_url,
 )
 from freezethaw.errors import StudyError
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from freezethaw.study import Study
 
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
-TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 
 
 @app.command()
@@ -34,11 +36,11 @@ def forecast(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN|CONFIG|FILE",
-            help="A run number, name=value pairs, a configuration in JSON, or tables of another tool.",
+            metavar="STORE RUN|CONFIG | FILE",
+            help="A store and a run number, name=value pairs or a configuration in JSON; or tables of another tool. "
+            "FREEZETHAW_STORE in the environment is the default of the store.",
         ),
     ],
-    store: OptionalStoreOption = None,
     name: NameOption = None,
     epochs: Annotated[
         str | None, typer.Option("--epochs", metavar="E,E,...", help="Epochs to forecast in addition to the last.")
@@ -61,9 +63,9 @@ def forecast(
 
     \b
     Examples:
-      freezethaw forecast 3 --store sqlite:///digits.db
-      freezethaw forecast 3 --epochs 10,20 --store sqlite:///digits.db
-      freezethaw forecast learning_rate=0.01 hidden=64 momentum=0.9 --store sqlite:///digits.db
+      freezethaw forecast digits.db 3
+      freezethaw forecast digits.db 3 --epochs 10,20
+      freezethaw forecast digits.db learning_rate=0.01 hidden=64 momentum=0.9
       freezethaw forecast runs.csv --max-epochs 50 --metric val_loss
     """
     at = _parse_epochs(epochs)
@@ -74,10 +76,11 @@ def forecast(
         return
     if max_epochs is not None or metric is not None or maximize:
         raise UsageError("--max-epochs, --metric and --maximize are for a table, such as runs.csv")
-    if store is None:
-        raise UsageError("Missing option '--store' (env var: 'FREEZETHAW_STORE').")
-    with open_study(store, name) as study:
-        found = _forecast(study, _run_or_config(what), at)
+    store, *subject = what if may_be_store(what[0]) else [default_store(f"forecast STORE {what[0]}"), *what]
+    if not subject:
+        raise UsageError(f"Missing argument 'RUN|CONFIG': {store!r} alone is neither a run number nor name=value")
+    with open_study(str(store_url(store)), name) as study:
+        found = _forecast(study, run_or_config(subject), at)
     if as_json:
         print_json(found)
     else:
@@ -97,7 +100,8 @@ def _parse_epochs(text: str | None) -> list[float]:
     return found
 
 
-def _run_or_config(given: Sequence[str]) -> int | dict[str, Any]:
+def run_or_config(given: Sequence[str]) -> int | dict[str, Any]:
+    """The number of a run, or a configuration."""
     if len(given) == 1 and given[0].isdigit():
         return int(given[0])
     if len(given) == 1 and given[0].lstrip().startswith("{"):
@@ -141,6 +145,7 @@ def _forecast(study: Study, what: int | dict[str, Any], at: list[float]) -> dict
     quantiles = ahead.quantile(QUANTILES)
     return {
         "run": number,
+        "metric": study.definition.metric,
         "state": state,
         "config": config,
         "max_epochs": last,
@@ -149,6 +154,7 @@ def _forecast(study: Study, what: int | dict[str, Any], at: list[float]) -> dict
         "forecasts": [
             {
                 "epoch": epoch,
+                "measured": epoch <= len(curve) and epoch == int(epoch),
                 "mean": float(ahead.mean[i]),
                 "std": float(ahead.std[i]),
                 "half": [float(quantiles[1, i]), float(quantiles[2, i])],
@@ -167,13 +173,15 @@ def _show(found: dict[str, Any]) -> None:
     out.print(f"{subject}: {formatting.config(found['config'])}", style="bold")
     if found["curve"]:
         trained = formatting.count(len(found["curve"]), "epoch")
-        out.print(
-            f"measured  {formatting.sparkline(found['curve'])}  {trained}, last loss {number(found['curve'][-1])}"
-        )
-    out.print(f"forecast  {formatting.sparkline(found['path'])}  to epoch {found['max_epochs']}\n")
+        last = f"{trained}, last {found['metric']} {number(found['curve'][-1])}"
+        out.print(f"measured  {formatting.sparkline(found['curve'])}  {last}")
+    if len(found["curve"]) < found["max_epochs"]:
+        out.print(f"forecast  {formatting.sparkline(found['path'])}  to epoch {found['max_epochs']}")
+    out.print("")
     table = Table("epoch", "mean", "50 %", "90 %", box=None)
     for entry in found["forecasts"]:
         intervals = [f"{number(low)} to {number(high)}" for low, high in (entry["half"], entry["most"])]
+        intervals = ["measured", ""] if entry["measured"] else intervals
         table.add_row(f"{entry['epoch']:g}", number(entry["mean"]), *intervals)
     out.print(table)
 

@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from freezethaw.errors import StudyError
 from freezethaw.plain import duration, number, size
 
-__all__ = ["config", "count", "duration", "number", "parse_duration", "percent", "size", "sparkline"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "config",
+    "count",
+    "duration",
+    "lines",
+    "number",
+    "parse_bounds",
+    "parse_duration",
+    "percent",
+    "size",
+    "sparkline",
+]
 
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -27,6 +41,32 @@ def parse_duration(text: str | float) -> float:
     if found is None or found[2] not in UNITS or not float(found[1]) > 0:
         raise StudyError(f"timeout must be a time such as 90, 90s, 15m, 2h or 1d, not {text!r}")
     return float(found[1]) * UNITS[found[2]]
+
+
+def parse_bounds(text: str | list[Any]) -> tuple[float | None, float | None]:
+    """Bounds from a text such as `0,1` or `0,`, or from a list of a study file, where "" is no bound."""
+    parts = text.split(",") if isinstance(text, str) else text
+    try:
+        low, high = (None if part in ("", None) else float(part) for part in map(_stripped, parts))
+    except (TypeError, ValueError):
+        raise StudyError(f"bounds must be two numbers such as 0,1, or one as in 0, and ,1; not {text!r}") from None
+    return low, high
+
+
+def _stripped(part: Any) -> Any:
+    return part.strip() if isinstance(part, str) else part
+
+
+def lines(rows: Sequence[Sequence[str]]) -> Table:
+    """Rows in columns, of which the last is wrapped at words if the terminal is too narrow."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    return table
 
 
 def percent(probability: float) -> str:

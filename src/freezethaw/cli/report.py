@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from freezethaw.cli.app import NameOption, StoreOption, app, fail, open_store, print_json, study_name
+from freezethaw.cli.app import NameOption, ReadsStore, StoreArgument, app, fail, open_store, print_json, study_name
 from freezethaw.errors import FigureError
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def report(
-    store: StoreOption,
+    store: StoreArgument,
     name: NameOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file; by default the study's name with .html.")
@@ -26,7 +26,7 @@ def report(
 
     \b
     Example:
-      freezethaw report --store sqlite:///digits.db -o report.html
+      freezethaw report digits.db -o report.html
     """
     try:
         import starlette  # noqa: F401

@@ -74,6 +74,15 @@ def run(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of what the training reports; by default loss.")
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH", help="Values that the metric cannot leave: 0, for an error, 0,1 for an accuracy."
+        ),
+    ] = None,
     direction: Annotated[Direction | None, typer.Option(help="Whether smaller or larger losses are better.")] = None,
     checkpoints: Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder of the checkpoints.")] = None,
     gb: Annotated[float | None, typer.Option(help="Disk budget of the checkpoints, in GB.")] = None,
@@ -110,7 +119,10 @@ def run(
         entries = training_source.with_space(training_source.read_entries(ctx, what), space)
     entries |= training_source.given(max_epochs=max_epochs, name=name, workers=workers, store=store, seed=seed)
     entries |= training_source.given(direction=direction and direction.value, finish_best=finish_best, tags=tag or None)
-    entries |= training_source.given(epoch_limit=epoch_limit, grace=grace, repeats=repeats)
+    entries |= training_source.given(epoch_limit=epoch_limit, grace=grace, repeats=repeats, metric=metric)
+    entries |= training_source.given(bounds=None if bounds is None else formatting.parse_bounds(bounds))
+    if "bounds" in entries and not isinstance(entries["bounds"], tuple):
+        entries["bounds"] = formatting.parse_bounds(entries["bounds"])
     if "max_epochs" not in entries:
         raise UsageError("--max-epochs is required: the last epoch of a run")
     entries |= training_source.given(timeout=timeout)
@@ -152,7 +164,9 @@ def _search(
             workers=int(entries.get("workers", 1)),
             store=url,
             seed=entries.get("seed", 0),
+            metric=entries.get("metric", "loss"),
             direction=entries.get("direction", "minimize"),
+            bounds=entries.get("bounds"),
             checkpoints=kept,
             finish_best=entries.get("finish_best", True),
             epoch_limit=entries.get("epoch_limit"),
@@ -180,10 +194,10 @@ def _budget(entry: Any, timeout: float | None, options: dict[str, Any]) -> Budge
 
 
 def _result(result: Result, study: str, url: str) -> dict[str, Any]:
-    best = result.best
     found: dict[str, Any] = {"store": mask(url), "name": study, "reason": result.reason, "epochs": result.epochs}
     found |= {"runs": len(result.runs), "best": None}
-    if best is not None:
+    if not result.no_best:
+        best = result.best
         checkpoint = None if best.checkpoint is None else str(best.checkpoint)
         found["best"] = {"run": best.run, "epoch": best.epoch, "loss": best.loss, "expected": best.expected}
         found["best"] |= {"config": dict(best.config), "checkpoint": checkpoint}
@@ -196,22 +210,24 @@ def _show_result(result: Result, study: str, url: str, max_epochs: int) -> None:
     full = max_epochs * len(result.runs)
     spent = f"{formatting.count(result.epochs, 'epoch')} in {formatting.count(len(result.runs), 'run')}"
     out.print(f"{spent}; training all of them to the end would take {full}")
-    best = result.best
-    if best is None:
-        out.print("no run has a finite loss", style="bold")
+    if result.no_best:
+        out.print(result.no_best, style="bold")
     else:
-        out.print(f"best: run {best.run}, epoch {best.epoch}, loss {formatting.number(best.loss)}", style="bold")
+        best = result.best
+        out.print(
+            f"best: run {best.run}, epoch {best.epoch}, {result.metric} {formatting.number(best.loss)}", style="bold"
+        )
         for key, value in best.config.items():
             out.print(f"  {key} = {value!r}")
         other = result.recommended
-        if other is not None and (other.run, other.epoch) != (best.run, best.epoch):
-            expected = f"expected loss {formatting.number(other.expected)} without noise"
+        if (other.run, other.epoch) != (best.run, best.epoch):
+            expected = f"expected {result.metric} {formatting.number(other.expected)} without noise"
             out.print(f"  recommended: run {other.run}, epoch {other.epoch}, {expected}")
         if best.checkpoint is not None:
-            out.print(f"  checkpoint: {best.checkpoint}")
+            out.print(f"  checkpoint: {best.checkpoint}", soft_wrap=True)  # to be copied
     if result.reason.startswith("budget spent"):
         out.print("\nto continue: the same command with a larger budget")
-    out.print(f"\nnext: freezethaw status --store {mask(url)} --name {study}")
+    out.print(f"\nnext: freezethaw status {mask(url).removeprefix('sqlite:///')} --name {study}", soft_wrap=True)
 
 
 @app.command()

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freezethaw.cli import formatting
-from freezethaw.cli.app import JsonOption, NameOption, StoreOption, app, console, open_stored_study, print_json
+from freezethaw.cli.app import (
+    JsonOption,
+    NameOption,
+    ReadsStore,
+    StoreArgument,
+    app,
+    console,
+    open_stored_study,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -23,9 +32,9 @@ CURVE_WIDTH = 40  # characters
 DIRECTIONS = {"minimize": "minimised", "maximize": "maximised"}
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def status(
-    store: StoreOption,
+    store: StoreArgument,
     name: NameOption = None,
     last: Annotated[int, typer.Option("--last", min=0, help="Number of decisions and events to show.")] = 5,
     watch: Annotated[bool, typer.Option("--watch", help="Update the screen until Ctrl-C, with curves.")] = False,
@@ -37,10 +46,10 @@ def status(
 
     \b
     Examples:
-      freezethaw status --store sqlite:///digits.db
-      freezethaw status --store postgresql+psycopg://me@host/tuning --name mnist --last 20
-      freezethaw status --store sqlite:///digits.db --json | jq .epochs
-      freezethaw status --store sqlite:///digits.db --watch
+      freezethaw status digits.db
+      freezethaw status postgresql+psycopg://me@host/tuning --name mnist --last 20
+      freezethaw status digits.db --json | jq .epochs
+      freezethaw status digits.db --watch
     """
     from freezethaw.study.summary import summary
 
@@ -66,10 +75,12 @@ def _show(found: Mapping[str, Any]) -> None:
     out.print(f"budget    {_budget(found)}")
     best = found["best"]
     if best is None:
-        out.print("best      no loss yet")
+        out.print(f"best      no {found['metric']} yet")
     else:
         where = f"run {best['run']}, epoch {best['epoch']} of {found['max_epochs']}"
-        out.print(f"best      {formatting.number(best['loss'])} ({DIRECTIONS[found['direction']]}): {where}")
+        out.print(
+            f"best      {found['metric']} {formatting.number(best['loss'])} ({DIRECTIONS[found['direction']]}): {where}"
+        )
         out.print(f"          {formatting.config(best['config'])}")
     if found["checkpoint_bytes"]:
         limit = f" of {formatting.size(1e9 * found['disk_gb'])}" if found["disk_gb"] else ""
@@ -84,13 +95,14 @@ def _show(found: Mapping[str, Any]) -> None:
         out.print(f"requests  {found['requests']} waiting")
     if found["decisions"]:
         out.print("\nlast decisions", style="bold")
-    for decision in found["decisions"]:
-        state = decision["outcome"] or decision["state"]
-        out.print(f"  {decision['number']:4d}  run {decision['run']:<4d} {state:11s} {decision['reason']}")
+    rows = [
+        (f"{d['number']:6d}", f"run {d['run']}", d["outcome"] or d["state"], d["reason"]) for d in found["decisions"]
+    ]
+    out.print(formatting.lines(rows))
     if found["events"]:
         out.print("\nevents", style="bold")
-    for event in found["events"]:
-        out.print(f"  {event['at']}  {event['kind']}: {event['text']}")
+    events = [(f"  {e['at'].replace('T', ' ')[:19]}", f"{e['kind']}: {e['text']}") for e in found["events"]]
+    out.print(formatting.lines(events))
 
 
 def _runs(found: Mapping[str, Any]) -> str:
@@ -138,10 +150,10 @@ def watch_study(
 
 def _screen(study: Storage, known: StudyState) -> Group:
     from rich.console import Group
-    from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
+    from freezethaw.runtime.progress import progress_bar
     from freezethaw.study.summary import summary
 
     found = summary(study, 5, known)
@@ -152,13 +164,13 @@ def _screen(study: Storage, known: StudyState) -> Group:
         Text(f"{found['epochs']}{of} epochs; runs: {_runs(found)}"),
     ]
     if limit:
-        lines.append(ProgressBar(total=limit, completed=min(found["epochs"], limit), width=60))
+        lines.append(progress_bar(found["epochs"], limit))
     sign = -1.0 if found["direction"] == "maximize" else 1.0
     pending = {entry["run"]: entry for entry in found["pending"]}
     ranked = sorted((run for run in known.runs if run.losses), key=lambda run: min(sign * y for y in run.losses))
     shown = [run for run in ranked if run.number in pending][:RUNS_SHOWN]
     shown += [run for run in ranked if run.number not in pending][: RUNS_SHOWN - len(shown)]
-    table = Table("run", "best", "epochs", "curve", "", box=None, padding=(0, 1))
+    table = Table("run", f"best {found['metric']}", "epochs", "curve", "", box=None, padding=(0, 1))
     for run in sorted(shown, key=ranked.index):
         best = min(run.losses, key=lambda y: sign * y)
         state = f"to epoch {pending[run.number]['to_epoch']}" if run.number in pending else run.state

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from freezethaw.cli.app import JsonOption, StoreOption, app, console, open_store, print_json
+from freezethaw.cli.app import JsonOption, ReadsStore, StoreArgument, app, console, open_store, print_json
 
 
-@app.command()
+@app.command(cls=ReadsStore)
 def studies(
-    store: StoreOption,
+    store: StoreArgument,
     tag: Annotated[list[str] | None, typer.Option(help="Only studies with this tag; may be repeated.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -20,8 +20,8 @@ def studies(
 
     \b
     Examples:
-      freezethaw studies --store sqlite:///digits.db
-      freezethaw studies --store sqlite:///digits.db --tag baseline
+      freezethaw studies digits.db
+      freezethaw studies digits.db --tag baseline
     """
     with open_store(store) as opened:
         found = [study for study in opened.studies() if set(tag or ()) <= set(study.tags)]

@@ -69,7 +69,7 @@ def worker(
 
     Runs until the study ends, on any machine that can reach the store. SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C save and
     freeze the run and stop the worker. `freezethaw run` or `ft.tune` creates the study. The output of each run is
-    written to `logs`, beside the checkpoints.
+    written to a folder of the study in `logs`, beside the checkpoints.
 
     \b
     Examples:
@@ -77,9 +77,9 @@ def worker(
       freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
-    from freezethaw.runtime.checkpoint_storage import beside
     from freezethaw.runtime.fingerprint import check_training
     from freezethaw.runtime.worker_process import WorkerSpec
+    from freezethaw.store.urls import beside
     from freezethaw.trainers import limited
 
     with json_only(as_json):
@@ -96,12 +96,13 @@ def worker(
     )
     with open_stored_study(url, name or entries.get("name")) as (_, study):
         found, kept = study.name, _with_disk_budget(study, kept)
+        folder = kept.folder or study.load().definition.get("checkpoint_folder") or beside(url)
         warning = check_training(study, entries["trainer"])
     if warning:
         typer.echo(f"freezethaw: {warning}", err=True)
     train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
     grace = grace or entries.get("grace")
-    spec = WorkerSpec(url, found, str(kept.folder or beside(url)), kept, limit, grace)
+    spec = WorkerSpec(url, found, str(folder), kept, limit, grace)
     result, code = _work(spec, train, as_json)
     if as_json:
         print_json({"store": mask(url), "name": found} | asdict(result))

@@ -53,26 +53,30 @@ def decide(
     cache = cache or InferenceCache(definition)
     rng = np.random.default_rng([seed, state.decisions + 1])
     left = stopping.epochs_left(definition.budget, state)
-    obsolete = tuple(r.number for r in state.requests if _is_obsolete(r, definition, state))
+    obsolete = tuple(r.number for r in state.requests if _is_obsolete(r, definition, state, left))
     for r in state.requests:
         if r.number not in obsolete and (r.run is None or state.run(r.run).state == "frozen"):
             return replace(_requested(r, state, left), requests=(r.number, *obsolete)), None
     with one_thread():
         inference = cache.infer(state, samples)
         if inference is None:
-            return replace(_first(definition, state, cache, rng), requests=obsolete), None
-        draft = None
+            draft = _first(definition, state, cache, rng)
+            if definition.finish_best:
+                draft = stopping.finish_best(definition, state, draft, left)
+            return replace(draft, requests=obsolete), None
+        draft = _choose(definition, state, cache, inference, left, rng)
         if definition.finish_best:
-            draft = stopping.finish_best(definition, state, inference, left)
-        draft = draft or _choose(definition, state, cache, inference, left, rng)
+            draft = stopping.finish_best(definition, state, draft, left)
     if definition.budget.worthwhile is not None:
         stopping.check_worthwhile(definition.budget.worthwhile, draft)
     return replace(draft, requests=obsolete), inference.samples
 
 
-def _is_obsolete(request: Request, definition: StudyDefinition, state: StudyState) -> bool:
-    """Whether the run went further or ended meanwhile; whether the user has excluded what was planned."""
+def _is_obsolete(request: Request, definition: StudyDefinition, state: StudyState, left: float) -> bool:
+    """Whether the run went further or ended meanwhile; whether the user or the budget excludes what was planned."""
     planned = request.reason != ""
+    if planned and definition.finish_best and left <= state.max_epochs:
+        return True
     if request.run is not None:
         run = state.run(request.run)
         return run.state in ENDED or run.epoch >= request.to_epoch or (planned and run.number in state.banned)
@@ -106,7 +110,7 @@ def _first(
         return _expected_to_be_best(definition, state, cache, candidates)
     # the first proposals are those near the user's guesses; of a list, any candidate
     place = 0 if definition.candidates is None else int(rng.integers(len(candidates)))
-    return _without_scores(None, candidates.config(place), "start a new run: no loss is known yet")
+    return _without_scores(None, candidates.config(place), f"start a new run: no {definition.metric} is known yet")
 
 
 def _expected_to_be_best(

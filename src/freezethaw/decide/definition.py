@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from freezethaw.decide.earlier import EarlierStudy
-from freezethaw.errors import StudyError
+from freezethaw.errors import StudyError, TellError
 from freezethaw.records import Budget, Config, Prices, direction_sign
 from freezethaw.space import Space
 
 Direction = Literal["minimize", "maximize"]
+Bounds = tuple[float | None, float | None]
+RESERVED = ("run", "epoch", "seconds", "state", "outcome", "epochs", "imported", "tags")  # columns of exported tables
+LONGEST_METRIC = 60
 MODELS = ("drift", "luck", "paper")
 
 
@@ -21,7 +25,9 @@ class StudyDefinition:
 
     space: Space
     max_epochs: int
+    metric: str = "loss"  # what users call the losses
     direction: Direction = "minimize"
+    bounds: Bounds | None = None  # that no loss can leave; None: inferred where that is safe
     seed: int = 0
     policy: str = "improvement_rate"
     model: str = "drift"
@@ -37,9 +43,16 @@ class StudyDefinition:
 
     def __post_init__(self) -> None:
         _check_choice("direction", self.direction, ("minimize", "maximize"))
+        _check_metric(self.metric)
+        object.__setattr__(self, "bounds", _checked_bounds(self.bounds))
         _check_choice("model", self.model, MODELS)
         _check_positive("max_epochs", self.max_epochs)
         _check_positive("repeats", self.repeats)
+        for what, kind in (("seed", int), ("finish_best", bool)):
+            value = getattr(self, what)
+            if type(value) is not kind:
+                wanted = "an integer" if kind is int else "True or False"
+                raise StudyError(f"{what} must be {wanted}, not {value!r}")
 
     @property
     def sign(self) -> float:
@@ -51,27 +64,31 @@ class StudyDefinition:
         """Whether large losses are good."""
         return self.direction == "maximize"
 
+    def check_losses(self, losses: Sequence[float]) -> None:
+        """Refuse losses outside the declared bounds."""
+        low, high = self.bounds or (None, None)
+        for loss in losses:
+            if (low is not None and loss < low) or (high is not None and loss > high):
+                raise TellError(f"the {self.metric} {loss!r} is outside bounds={self.bounds}; correct one of them")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings. What the user did to a running study is included only if something was done."""
-        user = {"stopped": self.stopped, "banned": list(self.banned), "pinned": list(self.pinned)}
-        learnt = {"learn_from": [earlier.to_dict() for earlier in self.learn_from]} if self.learn_from else {}
-        return (
-            {key: value for key, value in user.items() if value}
-            | learnt
-            | {
-                "space": self.space.to_dict(),
-                "max_epochs": self.max_epochs,
-                "direction": self.direction,
-                "seed": self.seed,
-                "policy": self.policy,
-                "model": self.model,
-                "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
-                "budget": asdict(self.budget),
-                "finish_best": self.finish_best,
-                "prices": None if self.prices is None else asdict(self.prices),
-                "repeats": self.repeats,
-            }
-        )
+        user: dict[str, Any] = {"stopped": self.stopped, "banned": list(self.banned), "pinned": list(self.pinned)}
+        user |= {"metric": "" if self.metric == "loss" else self.metric, "bounds": list(self.bounds or ())}
+        user |= {"learn_from": [earlier.to_dict() for earlier in self.learn_from]}
+        return {key: value for key, value in user.items() if value} | {
+            "space": self.space.to_dict(),
+            "max_epochs": self.max_epochs,
+            "direction": self.direction,
+            "seed": self.seed,
+            "policy": self.policy,
+            "model": self.model,
+            "candidates": None if self.candidates is None else [dict(config) for config in self.candidates],
+            "budget": asdict(self.budget),
+            "finish_best": self.finish_best,
+            "prices": None if self.prices is None else asdict(self.prices),
+            "repeats": self.repeats,
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> StudyDefinition:
@@ -80,7 +97,9 @@ class StudyDefinition:
         return cls(
             space=space,
             max_epochs=plain["max_epochs"],
+            metric=plain.get("metric", "loss"),
             direction=plain["direction"],
+            bounds=plain.get("bounds"),
             seed=plain["seed"],
             policy=plain["policy"],
             model=plain["model"],
@@ -103,12 +122,37 @@ def _budget(plain: Mapping[str, Any]) -> Budget:
 
 def validated(space: Space, candidates: Sequence[Config] | None) -> tuple[Config, ...] | None:
     """Candidates as configurations of the space."""
+    listed: object = candidates
+    if listed is not None and (isinstance(listed, str) or not isinstance(listed, Sequence)):
+        raise StudyError(f"candidates must be a list of configurations or None, not {listed!r:.80}")
     return None if candidates is None else tuple(space.validate(config) for config in candidates)
 
 
 def _check_positive(what: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise StudyError(f"{what} must be a positive integer, not {value!r}")
+
+
+def _check_metric(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_METRIC or not name.isprintable():
+        raise StudyError(f"metric must be the name of what is reported, such as 'accuracy', not {name!r}")
+    if name in RESERVED:
+        raise StudyError(f"metric {name!r} is the name of another column of exported tables; choose another name")
+
+
+def _checked_bounds(bounds: Any) -> Bounds | None:
+    """A pair of finite numbers or None, the smaller one first; None if there is none."""
+    if bounds is None:
+        return None
+    pair = tuple(bounds) if isinstance(bounds, list | tuple) else ()
+    known = [b for b in pair if b is not None]
+    numbers = all(isinstance(b, int | float) and not isinstance(b, bool) and math.isfinite(b) for b in known)
+    if len(pair) != 2 or not numbers or (len(known) == 2 and not known[0] < known[1]):
+        raise StudyError(
+            f"bounds must be (low, high), with None where there is none, such as (0, None), not {bounds!r}"
+        )
+    low, high = (None if b is None else float(b) for b in pair)
+    return None if low is None and high is None else (low, high)
 
 
 def _check_choice(what: str, value: object, known: Sequence[str]) -> None:

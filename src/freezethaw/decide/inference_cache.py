@@ -121,6 +121,7 @@ class InferenceCache:
             self.configurations.geometry,
             float(max_epochs),
             self.definition.maximize,
+            bounds=self.definition.bounds,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,20 +66,52 @@ def expected_losses(inference: Inference, run: Run, another: bool) -> Array:
     return np.asarray(inference.forecaster.weights @ found.mean)
 
 
-def finish_best(
-    definition: StudyDefinition, state: StudyState, inference: Inference, left: float
-) -> DecisionDraft | None:
-    """Train the best run if the rest of the budget is just enough to train it to the end; else None.
+def finish_best(definition: StudyDefinition, state: StudyState, draft: DecisionDraft, left: float) -> DecisionDraft:
+    """The draft, if enough of the budget is left after it to train whichever run is best then to the last epoch.
 
-    At least half of the budget is spent on the search.
+    Otherwise train the best run to the end. Any run that is trained may become the best, so a run is advanced only if
+    it could be trained to the end too, and a pending one is waited for. A budget of max_epochs or less cannot do this
+    after a search: then half of it is spent on the search, and the rest on the best run.
     """
-    if left > state.max_epochs:
-        return None
-    run = state.run(recommended(definition, state, inference)[0])
-    ahead = state.max_epochs - run.epoch
-    spent = state.epochs_trained() + state.epochs_pending()
-    if run.state != "frozen" or run.number in state.banned or left > ahead or left > spent:
-        return None
-    to_epoch = run.epoch + int(min(ahead, left))
-    reason = f"train the best run {run.number} with the rest of the budget, to epoch {to_epoch}"
-    return DecisionDraft(run.number, run.config, to_epoch, reason)
+    if definition.budget.epochs is None:
+        return draft
+    last, best = state.max_epochs, None if state.lowest is None else state.run(state.lowest[1])
+    if best is not None and (best.state != "frozen" or best.number in state.banned):
+        best = None  # it cannot be trained further now
+    ahead = 0 if best is None else last - best.epoch
+    if definition.budget.epochs <= last:
+        spent = state.epochs_trained() + state.epochs_pending()
+        return _finish(best, best.epoch + left) if best is not None and left <= min(ahead, spent) else draft
+    pending = max((last - decision.to_epoch for decision in state.pending), default=0)
+    done = 0 if draft.run is None else state.run(draft.run).epoch
+    spare = left - (pending if best is not None and draft.run == best.number else max(pending, ahead))
+    if spare >= 1 and left >= last - done:
+        return replace(draft, to_epoch=int(min(draft.to_epoch, done + spare)))
+    if best is not None and left - ahead >= pending:
+        return _finish(best, last)
+    if state.pending:
+        raise AllPending("what is left of the budget may be needed to train the best run to the end")
+    if best is not None:
+        return _finish(best, best.epoch + left)
+    others = [
+        run for run in state.frozen() if run.losses and last - run.epoch <= left and run.number not in state.banned
+    ]
+    if others:
+        run = min(others, key=lambda run: min(state.sign * loss for loss in run.losses))
+        reason = f"train run {run.number} to the end with the rest of the budget"
+        return DecisionDraft(run.number, run.config, last, reason)
+    return _first_epoch(draft, done)
+
+
+def _finish(run: Run, to_epoch: float) -> DecisionDraft:
+    reason = f"train the best run {run.number} with the rest of the budget, to epoch {int(to_epoch)}"
+    return DecisionDraft(run.number, run.config, int(to_epoch), reason)
+
+
+def _first_epoch(draft: DecisionDraft, done: int) -> DecisionDraft:
+    """No run can be trained to the end any more: start a new one, which will hardly be the best after one epoch."""
+    new = next((entry for entry in draft.basket if entry.run is None), None)
+    if new is None:
+        return replace(draft, to_epoch=done + 1, plan=())
+    reason = "start a new run: too little of the budget is left to train a run to the end"
+    return replace(draft, run=None, config=new.config, to_epoch=1, reason=reason, plan=())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from freezethaw.errors import StudyError
 from freezethaw.figures.model import progression
 from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, of_study, thinned
-from freezethaw.plain import describe, percent
+from freezethaw.plain import describe, percent, title
 from freezethaw.records import BasketEntry, DecisionRecord, Explanation, History, Prices
 from freezethaw.study import Study, StudyReader, read
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Spent = Literal["epochs", "hours", "cost"]
-NO_LOSS, NO_SECONDS = "no loss yet", "no training times are recorded"
+NO_SECONDS = "no training times are recorded"
 TITLES: Mapping[Spent, str] = {
     "epochs": "Epochs trained, all runs",
     "hours": "Hours of training, all workers",
@@ -30,6 +30,11 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # line styles, once all colours ar
 
 STARTED, THAWED, CONTINUED = COLOURS[0], COLOURS[1], COLOURS[4]
 MAX_POINTS = 8000  # of the three-dimensional figure
+
+
+def no_loss(study: StudyReader) -> str:
+    """What is drawn before the first loss."""
+    return f"no {study.metric} yet"
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class LossHistory:
         runs, sign, history = study.runs, study.sign, study.history
         order = [(run, epoch) for _, run, epoch in history.epochs if not runs[run - 1].added]
         if not order:
-            return NO_LOSS
+            return no_loss(study)
         losses = np.array([sign * runs[run - 1].losses[epoch - 1] for run, epoch in order])
         cost = np.arange(1.0, len(order) + 1.0)
         if against != "epochs":
@@ -75,14 +80,15 @@ class LossHistory:
 @of_study
 def best_loss(study: StudyReader, against: Spent = "epochs") -> Figure:
     """Draw the best loss against epochs, hours of training, or hours including the cost of switching runs."""
-    figure = empty_figure("Best loss so far", "dots: improvements", TITLES[against], "Best loss")
+    best = f"Best {study.metric}"
+    figure = empty_figure(f"{best} so far", "dots: improvements", TITLES[against], best)
     losses, sign = LossHistory.of(study, against), study.sign
     if isinstance(losses, str):
         return note(figure, losses)
     x, y = losses.steps()
     at = losses.improvements
     figure.add_scatter(
-        x=x, y=sign * np.array(y), mode="lines", name="best loss", showlegend=False, hoverinfo="skip",
+        x=x, y=sign * np.array(y), mode="lines", name=best, showlegend=False, hoverinfo="skip",
         line={"color": COLOURS[0], "width": 2.5, "shape": "hv"},
     )  # fmt: skip
     figure.add_scatter(
@@ -94,10 +100,11 @@ def best_loss(study: StudyReader, against: Spent = "epochs") -> Figure:
 
 def comparison(studies: Mapping[str, Study | StudyReader], against: Spent = "epochs") -> Figure:
     """Draw the best loss of several studies, given by name, in one figure."""
-    figure = empty_figure("Best loss so far", "one line per study", TITLES[against], "Best loss")
-    edges, why = list[float](), NO_LOSS
-    for index, (name, given) in enumerate(studies.items()):
-        study = read(given)
+    readers = {name: read(given) for name, given in studies.items()}
+    best = " / ".join(dict.fromkeys(f"Best {study.metric}" for study in readers.values())) or "Best loss"
+    figure = empty_figure(f"{best} so far", "one line per study", TITLES[against], best)
+    edges, why = list[float](), "no loss yet"
+    for index, (name, study) in enumerate(readers.items()):
         losses, sign = LossHistory.of(study, against), study.sign
         if isinstance(losses, str):
             why = losses
@@ -271,9 +278,10 @@ def study_progression(study: StudyReader, depth: bool = True) -> Figure:
         kept = {run.number for run, fits in zip(longest, within, strict=True) if fits}
         order = [entry for entry in order if entry[1] in kept]
     if not order:
-        figure = empty_figure("The runs of the study", "", "Epoch of the run", "Loss")
-        return note(figure, NO_LOSS)
+        figure = empty_figure("The runs of the study", "", "Epoch of the run", title(study.metric))
+        return note(figure, no_loss(study))
     losses = [runs[run - 1].losses[epoch - 1] for _, run, epoch in order]
     times = [i for i, _, _ in order]
     highest = None if study.sign > 0 else float(np.max(losses))
-    return progression([run for _, run, _ in order], losses, depth, highest=highest, times=times)
+    loss = title(study.metric)
+    return progression([run for _, run, _ in order], losses, depth, loss=loss, highest=highest, times=times)

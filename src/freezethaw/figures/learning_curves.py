@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freezethaw.errors import StudyError
-from freezethaw.figures.history import NO_LOSS
+from freezethaw.figures.history import no_loss
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,
@@ -25,7 +25,7 @@ from freezethaw.figures.style import (
 )
 from freezethaw.losses import Forecast
 from freezethaw.model.predictions import predict
-from freezethaw.plain import percent
+from freezethaw.plain import percent, title
 from freezethaw.records import Run
 from freezethaw.study import StudyReader
 
@@ -50,8 +50,8 @@ def curves(
     By default for the `shown` best runs, including some that are being trained. At most `others` further runs are drawn
     as thin lines. Without `forecasts` the model is not used.
     """
-    what = "dots: losses; lines and bands: forecast median, 50 and 90 % intervals; grey: other runs"
-    figure = empty_figure("Learning curves and forecasts", what, "Epoch", "Loss")
+    what = "dots: measured; lines and bands: forecast median, 50 and 90 % intervals; grey: other runs"
+    figure = empty_figure("Learning curves and forecasts", what, "Epoch", title(study.metric))
     order = ranked(study)
     if runs is None:
         pending = {decision.run for decision in study.pending}
@@ -78,7 +78,7 @@ def curves(
     figure.update_xaxes(range=[0.0, study.max_epochs * 1.02])
     seen = [y for y in inner if len(y)]
     if not seen:
-        return note(figure, NO_LOSS)
+        return note(figure, no_loss(study))
     everything, sign = np.concatenate(seen), study.sign
     # a few first losses may be outside, so that the range of good losses is visible
     worst = float(sign * np.quantile(sign * everything, 0.93))
@@ -135,8 +135,8 @@ def _forecast(figure: Figure, study: StudyReader, run: Run, paint: str, inner: l
 @of_study
 def run_asymptotes(study: StudyReader, most: int = 12) -> Figure:
     """Draw the forecast asymptotes of runs: medians with 50 and 90 % intervals, best first."""
-    what = "thick: 50 %, thin: 90 % interval of the posterior; dashed: best loss so far"
-    figure = empty_figure("Asymptotes", what, f"Loss at epoch {study.max_epochs}", "")
+    what = "thick: 50 %, thin: 90 % interval of the posterior; dashed: best so far"
+    figure = empty_figure("Asymptotes", what, f"{title(study.metric)} at epoch {study.max_epochs}", "")
     inference = study.inference
     numbers = (
         []
@@ -144,7 +144,7 @@ def run_asymptotes(study: StudyReader, most: int = 12) -> Figure:
         else [n for n in inference.places if study.runs[n - 1].state not in ("diverged", "failed")]
     )
     if inference is None or not numbers:
-        return note(figure, NO_LOSS)
+        return note(figure, no_loss(study))
     places = np.array([inference.places[n] for n in numbers], dtype=np.int64)
     bands = asymptotes_of(study, places).quantile(QUANTILES)
     order = np.argsort(study.sign * bands[2])[:most][::-1]
@@ -168,7 +168,7 @@ def asymptotes_of(study: StudyReader, places: Any, configs: Array | None = None)
     """Noise-free losses at the last epoch: of runs by index, followed by those of configurations given by features."""
     inference = study.inference
     if inference is None:
-        raise StudyError(NO_LOSS)
+        raise StudyError(no_loss(study))
     f = inference.forecaster
     end = np.array([float(study.max_epochs)])
     features = np.empty((0, f.posterior.curves.dimensions)) if configs is None else configs
@@ -191,7 +191,7 @@ def p_min(study: StudyReader, most: int = 15) -> Figure:
     )
     found = sorted(study.p_min().items(), key=lambda item: -item[1])[:most]
     if not found:
-        return note(figure, NO_LOSS)
+        return note(figure, no_loss(study))
     names, y = [f"run {run}" for run, _ in found], [chance for _, chance in found]
     texts = [percent(chance) for chance in y]
     figure.add_bar(

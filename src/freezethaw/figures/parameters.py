@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freezethaw.figures.history import NO_LOSS
+from freezethaw.figures.history import no_loss
 from freezethaw.figures.learning_curves import asymptotes_of, ranked
 from freezethaw.figures.style import (
     BANDS,
@@ -40,7 +40,7 @@ def slices(study: StudyReader, most: int = 6) -> Figure:
     figure = empty_figure("Slices through the best configuration", what, "", "Asymptote")
     order, inference = ranked(study), study.inference
     if inference is None or not order:
-        return note(figure, NO_LOSS)
+        return note(figure, no_loss(study))
     best = study.recommended
     config = dict(order[0].config if best is None else best.config)
     names = [name for name in study.space.names if name in config][:most]
@@ -122,7 +122,7 @@ def importance(study: StudyReader) -> Figure:
     figure = empty_figure("Hyperparameter importance", what, "Share", "")
     inference = study.inference
     if inference is None or not len(study.space):
-        return note(figure, NO_LOSS if inference is None else "the space has no hyperparameter")
+        return note(figure, no_loss(study) if inference is None else "the space has no hyperparameter")
     shares = study.importance()
     order = sorted(shares, key=lambda name: shares[name])
     told = [f"{100 * shares[name]:.0f} %" for name in order]
@@ -138,11 +138,11 @@ def importance(study: StudyReader) -> Figure:
 @of_study
 def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
     """Draw one line per run across its hyperparameters and its best loss; better runs are darker."""
-    figure = empty_figure("Configurations and their losses", "one line per run; orange: the best", "", "")
+    figure = empty_figure(f"Configurations and their {study.metric}", "one line per run; orange: the best", "", "")
     figure.update_xaxes(showgrid=False, showline=False, ticks="").update_yaxes(visible=False, range=[-0.12, 1.06])
     order = ranked(study)
     if not order or not len(study.space):
-        return note(figure, NO_LOSS if not order else "the space has no hyperparameter")
+        return note(figure, no_loss(study) if not order else "the space has no hyperparameter")
     runs = [order[i] for i in thinned(len(order), most)]
     sign = study.sign
     names = list(study.space.names)
@@ -162,7 +162,7 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
             x=np.tile([*x, np.nan], len(part)), y=y, mode="lines", line=line, showlegend=False, hoverinfo="skip"
         )
     _best_line(figure, runs[0].number, x, heights[0])
-    for place, name in enumerate([*names, "best loss"]):
+    for place, name in enumerate([*names, f"best {study.metric}"]):
         figure.add_vline(x=place, line={"color": FAINT, "width": 1}, layer="below")
         low, high = _ends(study.space.parameters[name]) if place < len(names) else ("", "")
         if place == len(names):
@@ -172,7 +172,9 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
                 x=place, y=y_at, text=label(text, 14), showarrow=False, yanchor=anchor, font={"size": 11, "color": SOFT}
             )
     figure.update_xaxes(
-        tickvals=x, ticktext=[label(name, 18) for name in [*names, "best loss"]], range=[-0.25, len(names) + 0.25]
+        tickvals=x,
+        ticktext=[label(name, 18) for name in [*names, f"best {study.metric}"]],
+        range=[-0.25, len(names) + 0.25],
     )
     return figure
 

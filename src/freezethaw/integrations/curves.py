@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Curve:
     config: dict[str, Any]
     losses: tuple[float, ...]
     name: str = ""
+    about: dict[str, Any] = field(default_factory=dict)  # other values, kept as the metrics of the last epoch
 
     def __post_init__(self) -> None:
         if not self.losses:

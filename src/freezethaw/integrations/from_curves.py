@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from freezethaw.errors import CurveError
@@ -55,7 +56,11 @@ def add_curves(study: Study, curves: Sequence[Curve]) -> tuple[Run, ...]:
     for curve in curves:
         if len(curve.losses) > most:
             raise CurveError(f"run {curve.name!r} has {len(curve.losses)} losses, more than max_epochs = {most}")
-        reports.append((definition.space.validate(curve.config), parse_losses(list(curve.losses), None, most)))
+        report = parse_losses(list(curve.losses), None, most)
+        if curve.about and report.losses:
+            metrics: tuple[Mapping[str, Any], ...] = ({},) * (len(report.losses) - 1)
+            report = replace(report, metrics=(*metrics, curve.about))
+        reports.append((definition.space.validate(curve.config), report))
     return session_of(study).add_runs(reports)
 
 
@@ -104,10 +109,8 @@ def _with_inferred_space(curves: Sequence[Curve]) -> tuple[Space, Sequence[Curve
     space = infer_space([curve.config for curve in curves])
     known = {*space.parameters, *space.fixed}
     if space.parameters:
-        return space, [
-            Curve({k: v for k, v in curve.config.items() if k in known}, curve.losses, curve.name) for curve in curves
-        ]
+        return space, [replace(curve, config={k: v for k, v in curve.config.items() if k in known}) for curve in curves]
     # no parameter differs: each run gets a category of its own
     labels = [str(number) for number in range(1, len(curves) + 1)]
     space = Space(run=Choice(*labels) if len(labels) > 1 else labels[0])
-    return space, [Curve({"run": label}, c.losses, c.name) for label, c in zip(labels, curves, strict=True)]
+    return space, [replace(c, config={"run": label}) for label, c in zip(labels, curves, strict=True)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freezethaw.errors import ModelError
-from freezethaw.losses import Transform
+from freezethaw.losses import Transform, inferred_bounds
 from freezethaw.model import specification
 from freezethaw.model.curves import Array, Curves
 from freezethaw.model.specification import Geometry, Specification
@@ -36,6 +36,7 @@ class Observations:
     horizon: float  # the last epoch that will ever be trained
     maximize: bool = False
     epochs: tuple[tuple[float, ...], ...] | None = None  # by default 1, 2, ...
+    bounds: tuple[float | None, float | None] | None = None  # that losses cannot leave
 
     @property
     def count(self) -> int:
@@ -66,10 +67,12 @@ class LossUnits:
         losses = observations.all_losses()
         runs = sum(len(curve) > 0 for curve in observations.losses)
         if standardised(model):
-            transform = Transform.fit(losses, observations.maximize, blend=0.0)
+            transform = Transform.fit_scaled(losses, observations.maximize, 0.0, None, observations.bounds)
         else:
             blend = BLEND * runs / (runs + BLEND_RUNS)
-            transform = Transform.fit(losses, observations.maximize, blend, observations.weights())
+            weights = observations.weights()
+            bounds = observations.bounds or inferred_bounds(losses, weights, observations.maximize)
+            transform = Transform.fit_scaled(losses, observations.maximize, blend, weights, bounds)
         z = transform.to_model(losses)
         return cls(transform, float(z.min()), float(z.max()), len(losses))
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from freezethaw.errors import TrainingError
 from freezethaw.records import Config
-from freezethaw.runtime.check_process import CheckProcess, Part, changed, counters_off
+from freezethaw.runtime.check_process import CheckProcess, Part, changed, counters_off, readable
 from freezethaw.trainers.command import CommandTrainer
 from freezethaw.trainers.importing import NamedTrainer
 
@@ -44,6 +44,10 @@ UNSEEDED_AFTER = (
 )
 UNREADABLE = "load cannot read what save wrote, or needs something that only lived in the process before"
 NOT_RESTORED = "the losses agree, but part of the saved state was not restored; it would show later"
+OTHER_BYTES = (
+    "saved with other bytes after a thaw; its content was not compared, because nothing is unpickled, but training on "
+    "from it gives the same losses as without any freeze"
+)
 RANDOM_SAVE = "save writes other bytes for the same state (a time stamp, an unordered set); harmless"
 
 
@@ -145,11 +149,23 @@ class _Comparison:
         files = changed(self.whole.saved, self.after.saved)
         restless = [name for name in files if again.saved.get(name) != self.after.saved.get(name)]
         lost = [name for name in files if name not in restless]
-        notes = (f"{', '.join(restless)}: {RANDOM_SAVE}",) if restless else ()
+        notes: tuple[str, ...] = (f"{', '.join(restless)}: {RANDOM_SAVE}",) if restless else ()
+        opaque = [name for name in lost if not readable(self.whole.folder / name)]
+        if opaque and self._continues_alike():
+            notes += (f"{', '.join(opaque)}: {OTHER_BYTES} ({self.half} more epochs)",)
+            lost = [name for name in lost if name not in opaque]
         if not lost:
             return (), notes
         off = counters_off(self.whole.folder, self.after.folder)
         return (Finding("state", self._differing(lost), OFF_BY_ONE if off else NOT_RESTORED),), notes
+
+    def _continues_alike(self) -> bool:
+        """Whether training on from what the thawed run saved gives the losses of a longer uninterrupted training."""
+        self.say("a saved file has other bytes: training on, with and without a thaw")
+        end = self.epochs + self.half
+        whole, thawed = self.process.train(0, end), self.process.train(self.epochs, end, load=self.after.folder)
+        same = self._same(whole.losses[self.epochs :], thawed.losses)
+        return not whole.error and not thawed.error and len(thawed.losses) == self.half and same
 
     def _differing(self, files: list[str]) -> str:
         return f"saved state that differs at epoch {self.epochs}: {', '.join(files)}"

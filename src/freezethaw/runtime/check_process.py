@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -16,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -151,14 +153,37 @@ def _trainer(request: Mapping[str, Any]) -> NamedTrainer | CommandTrainer:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """The content hash of every file; none if there is no folder."""
+    """The hash of the content of every file; none if there is no folder."""
     if not folder.is_dir():
         return {}
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(folder)): hashlib.sha256(_content(path.name, path.read_bytes())).hexdigest()
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def readable(file: Path) -> bool:
+    """Whether the content of a file can be compared: text, JSON or arrays, not a pickle or another binary format."""
+    if file.suffix in (".npz", ".npy"):
+        return True
+    try:
+        file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _content(name: str, data: bytes) -> bytes:
+    """What a file says: the members of an archive without their times, JSON without the order of its keys."""
+    if data.startswith(b"PK"):
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = [(member, _content(member, archive.read(member))) for member in sorted(archive.namelist())]
+            return repr(members).encode()
+    if name.endswith(".json"):
+        with contextlib.suppress(ValueError):
+            return json.dumps(json.loads(data), sort_keys=True).encode()
+    return data
 
 
 def changed(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

@@ -59,15 +59,6 @@ def storage_at(folder: Path | str, durable: bool = True) -> CheckpointStorage:
     return RemoteCheckpointStorage(text) if "://" in text else LocalCheckpointStorage(Path(text), durable)
 
 
-def beside(store: str | Path) -> str:
-    """The default folder of checkpoints: beside a SQLite file, else in the current folder."""
-    store = str(store)
-    file = store if "://" not in store else ""
-    if store.startswith("sqlite:///"):
-        file = store.removeprefix("sqlite:///").partition("?")[0]
-    return str((Path(file).absolute().parent if file else Path().absolute()) / "checkpoints")
-
-
 class LocalCheckpointStorage:
     """A folder on a file system."""
 

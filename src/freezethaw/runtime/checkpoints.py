@@ -45,16 +45,21 @@ class Loaded:
     epoch: int
 
 
+def home_of(study: Storage) -> str:
+    """The name of a study's folder, for its checkpoints and its logs: no other study has it."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
+    return f"{readable or 'study'}-{study.uid[:16]}"
+
+
 class CheckpointManager:
     """Writes, verifies and evicts. Only the holder of a run's lease writes or cleans in that run's folder."""
 
     def __init__(self, study: Storage, folder: Path | str, gb: float | None = None) -> None:
         self._study, self._files = study, storage_at(folder, study.durable)
         self._allowed = None if gb is None else int(gb * GB)
-        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
         self._open: set[str] = set()  # copies that are in use
         self._warned = False  # that the budget is too small
-        self._home = f"{readable or 'study'}-{study.uid[:16]}"
+        self._home = home_of(study)
 
     def save(self, lease: Lease, epoch: int, save: Save) -> Checkpoint:
         """Write a checkpoint; it exists once it is recorded together with its losses.

@@ -66,11 +66,12 @@ class LocalEngine:
         self._spec, self._count = spec, workers
         self._message = serialization.message(train)
         self._processes: dict[int, _Process] = {}  # by their number, from 1
+        self._logs = Path()  # of the study that is run
         self._gpus, self._memory_kills, self._host = gpus(), MemoryKills(), Process.current().host
 
     def run(self, session: StudySession, leaving: Leaving, update: Callable[[], None]) -> str:
         """Until the study ends or it is asked to stop; returns why. `update` is called several times a second."""
-        failures = WorkerFailures(session)
+        failures, self._logs = WorkerFailures(session), logs_in(self._spec.folder, session.storage)
         with self._running():
             while self._processes and not leaving():
                 update()
@@ -168,7 +169,7 @@ class LocalEngine:
             self._processes.clear()
 
     def _log(self, number: int) -> Path:
-        return logs_in(self._spec.folder) / f"worker-{number}.log"
+        return self._logs / f"worker-{number}.log"
 
 
 def _say_who_is_waited_for(workers: int, grace: float | None) -> None:

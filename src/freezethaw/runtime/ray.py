@@ -95,7 +95,13 @@ class RayWorkers:
             code, said = self._ray.get(worker.work)
         except self._ray.exceptions.RayError as error:
             check_failures(session)  # its process may have been ended for an epoch that took too long
-            failures.add(number, self._name(worker), _manner(error), _cause(error), f"{logs_in(self._spec.folder)}")
+            failures.add(
+                number,
+                self._name(worker),
+                _manner(error),
+                _cause(error),
+                f"{logs_in(self._spec.folder, session.storage)}",
+            )
             code, said = LEFT, ""
         if code == BROKEN:
             raise StudyError(said)

@@ -231,12 +231,13 @@ class TrainingSession:
                 self._close("interrupted")
                 raise error
             case SystemExit():
-                self.fail(f"the training of run {run} ended its process: exit({error.code!r})")
+                text = f"the training of run {run} ended its process: exit({error.code!r})"
+                self.fail(text, "failed", _traceback(error))
             case _ if _out_of_memory(error):
-                self.fail(f"run {run} ran out of memory: {str(error) or type(error).__name__}", "out_of_memory")
+                text = f"run {run} ran out of memory: {str(error) or type(error).__name__}"
+                self.fail(text, "out_of_memory", _traceback(error))
             case _:
-                where = "".join(traceback.format_exception(error))
-                self.fail(f"run {run}: {described(error)}", "failed", where)
+                self.fail(f"run {run}: {described(error)}", "failed", _traceback(error))
 
     def _late_error(self, error: BaseException) -> None:
         """The training raised after its run was frozen or ended: what was recorded stands, and the error is kept."""
@@ -244,7 +245,7 @@ class TrainingSession:
             raise error
         if isinstance(error, Exception) or (isinstance(error, SystemExit) and error.code):
             text = f"run {self.decision.run}: {described(error)} (after its last report)"
-            details = {"traceback": "".join(traceback.format_exception(error))}
+            details = {"traceback": _traceback(error)}
             self.session.storage.add_event(LATE_ERROR, text, self.decision.run, self.epoch, details)
 
     def _preempted(self, error: Preempted) -> None:
@@ -349,6 +350,11 @@ class TrainingSession:
         lowest = self.worker.lowest()
         mine = (self.session.definition.sign * loss, self.decision.run, self.epoch)
         return lowest is None or mine[0] < lowest[0] or mine[1:] == lowest[1:]
+
+
+def _traceback(error: BaseException) -> str:
+    """The user's whole traceback, as Python prints it."""
+    return "".join(traceback.format_exception(error))
 
 
 def number(value: object, what: str) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError, StudyFinished
-from freezethaw.records import Checkpoint, Checkpoints, Decision, Lease, Run
+from freezethaw.records import Checkpoint, Checkpoints, Decision, Lease, StudyState
 from freezethaw.runtime.checkpoints import CheckpointManager, Mark, saved_near
 from freezethaw.runtime.epoch_timeout import TIMED_OUT, EpochTimeout
 from freezethaw.runtime.model_cache import ModelCache
@@ -22,8 +22,9 @@ from freezethaw.trainers.protocol import Train, TrainingRun
 FINISHED = "study finished"  # events of this kind say why
 TAKEN_OVER = "run taken over"
 PAUSE = 0.2  # seconds before asking again if everything is pending
-FIRST_FAILURES = 3  # runs that failed where no other run works: the training function itself is at fault
-FAILURES_IN_A_ROW = 50  # the same before their first epoch, although other runs trained before
+FIRST_FAILURES = 3  # runs that fail while no other run gets any further: the training function itself is at fault
+FAILURES_IN_A_ROW = 50  # the same, although other runs trained before
+FIRST_DIVERGED = 20  # runs that diverge in their first epoch while no run has a finite loss
 USUAL_GRACE = 30.0  # seconds from a signal to the kill on many systems
 MARGIN = 1.5  # the next epoch may take so much longer than the last one
 MOST_SAVING = 0.1  # of an epoch
@@ -111,7 +112,7 @@ class Worker:
     def _check_failures(self, following: Decision | None) -> None:
         try:
             check_failures(self.session)
-        except StudyError:
+        except (StudyError, StudyFinished):
             if following is not None:
                 self.session.release(following)
             raise
@@ -252,30 +253,38 @@ class Worker:
 
 
 def check_failures(session: StudySession) -> None:
-    """Raise StudyError if no run works, or if run after run fails before its first epoch, which spends no budget."""
-    runs = session.state.runs  # as of the last decision
-    if session.state.lowest is None or all(run.state in ("failed", "pending") for run in runs if not run.added):
-        runs = session.refresh().runs
-    count = _first_failures(runs) or _last_failures(runs)
-    if count:
-        raise StudyError(
-            f"the training failed in all of the {count}; nothing can be learnt from that. "
-            f"The last error: {session.last_event(FAILED)}"
-        )
+    """Stop a search in which nothing works: the training function itself is at fault.
+
+    Raises StudyError if the first runs have all failed, if no run gets past the epoch at which several failed, or if
+    run after run fails before its first epoch; StudyFinished if all of many first runs diverged.
+    """
+    before = session.failed_before
+    if not _nothing_works(session.state, before, FIRST_FAILURES - 1):  # it may be a little old
+        return
+    if why := _nothing_works(session.refresh(), before, FIRST_FAILURES):
+        if session.state.lowest is None and not any(run.state == "failed" for run in session.state.runs):
+            raise StudyFinished(why)
+        last = " ".join(session.last_event(FAILED).split())
+        raise StudyError(f"{why}; nothing can be learnt from that. The last error: {last}")
 
 
-def _first_failures(runs: Sequence[Run]) -> str:
-    """All runs of a study have failed, wherever: the training function itself is at fault, or its save."""
-    first = [run for run in runs if not run.added]
-    failed = len(first) >= FIRST_FAILURES and all(run.state == "failed" for run in first)
-    return f"first {len(first)} runs" if failed else ""
-
-
-def _last_failures(runs: Sequence[Run]) -> str:
-    """The last runs failed before their first epoch, although others were trained before."""
-    last = [run for run in runs if not run.added][-FAILURES_IN_A_ROW:]
-    failed = len(last) == FAILURES_IN_A_ROW and all(run.state == "failed" and not run.losses for run in last)
-    return f"last {len(last)} runs" if failed else ""
+def _nothing_works(state: StudyState, before: Collection[int], enough: int) -> str:
+    """Why it is pointless to go on, if `enough` runs have failed, not counting those `before`; else nothing."""
+    own = [run for run in state.runs if not run.added and run.number not in before]
+    ended = [run for run in own if run.state != "pending"]
+    failed = [run for run in ended if run.state == "failed"]
+    furthest = max((run.epoch for run in own), default=0)
+    if len(failed) >= enough:
+        if len(failed) == len(ended):
+            return f"the training failed in all of the first {len(failed)} runs"
+        if sum(run.epoch == furthest for run in failed) >= enough and furthest < state.max_epochs:
+            return f"the training failed in {len(failed)} runs, and no run got past epoch {furthest}"
+        last = ended[-FAILURES_IN_A_ROW:]
+        if len(last) == FAILURES_IN_A_ROW and all(run.state == "failed" and not run.losses for run in last):
+            return f"the training failed in all of the last {len(last)} runs"
+    if len(ended) >= FIRST_DIVERGED and furthest == 0 and all(run.state == "diverged" for run in ended):
+        return f"no finite loss: all of the first {len(ended)} runs diverged (NaN or infinite) in their first epoch"
+    return ""
 
 
 def _end_if_forked(process: int) -> None:

@@ -15,6 +15,7 @@ import select
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ from pathlib import Path
 from freezethaw.errors import FreezeThawError
 from freezethaw.records import Checkpoints
 from freezethaw.runtime import serialization
-from freezethaw.runtime.checkpoints import CheckpointManager
+from freezethaw.runtime.checkpoints import CheckpointManager, home_of
 from freezethaw.runtime.epoch_timeout import TIMED_OUT
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import Worker, WorkerOptions
+from freezethaw.store import Storage
 from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
@@ -90,7 +92,8 @@ def work(
     try:
         manager = CheckpointManager(session.storage, spec.folder, spec.checkpoints.gb)
         options = WorkerOptions.of(spec.checkpoints, spec.epoch_limit, spec.grace)
-        worker = Worker(session, logged(train, logs_in(spec.folder)), manager, options, leaving, timed_out=timed_out)
+        write = logged(train, logs_in(spec.folder, session.storage))
+        worker = Worker(session, write, manager, options, leaving, timed_out=timed_out)
         reason = worker.work()
     finally:
         session.close()
@@ -135,9 +138,9 @@ def _piped(spec: WorkerSpec, ending: int) -> Ending:
             return Ending(BROKEN, str(error))
 
 
-def logs_in(folder: str) -> Path:
-    """The folder of logs: beside the checkpoints, or in the current folder if those are remote."""
-    return Path("logs" if "://" in folder else Path(folder) / "logs")
+def logs_in(folder: str, study: Storage) -> Path:
+    """The folder of a study's logs: beside its checkpoints, or in the current folder if those are remote."""
+    return Path("logs" if "://" in folder else Path(folder) / "logs") / home_of(study)
 
 
 def _own_input() -> io.BufferedReader:
@@ -154,7 +157,11 @@ def logged(train: Train, folder: Path) -> Train:
     def train_logged(run: TrainingRun) -> object:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"run-{run.number}.log").open("ab") as log, _printing_to(log.fileno()):
-            return train(run)
+            try:
+                return train(run)
+            except Exception:
+                traceback.print_exc()
+                raise
 
     return train_logged
 

@@ -83,7 +83,7 @@ def create(store: StoreView, parameters: Parameters) -> Any:
     """Create or continue a study."""
     options = {
         key: parameters[key]
-        for key in ("direction", "seed", "budget", "finish_best")
+        for key in ("metric", "direction", "bounds", "seed", "budget", "finish_best")
         if parameters.get(key) is not None
     }
     described, name = parameters.get("space"), parameters.get("name")
@@ -129,6 +129,8 @@ def one_run(store: StoreView, parameters: Parameters) -> Any:
          "to_epoch": t.decision.to_epoch, "outcome": t.outcome, "reason": t.decision.reason}
         for t in taken
     ]  # fmt: skip
+    failed = view.failure(number)
+    found["failure"] = None if failed is None else {"text": failed[0], "traceback": failed[1]}
     return found
 
 

@@ -26,7 +26,7 @@ def selected(store: StoreView, parameters: Mapping[str, Any]) -> list[StudyView]
 
 def compare(store: StoreView, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The summary of each study, without its decisions."""
-    keys = ("name", "direction", "max_epochs", "budget", "epochs", "training_hours", "runs", "best")
+    keys = ("name", "metric", "direction", "max_epochs", "budget", "epochs", "training_hours", "runs", "best")
     found = []
     for view in selected(store, parameters):
         summary = view.summary(0)
@@ -45,7 +45,7 @@ def figure(store: StoreView, parameters: Mapping[str, Any]) -> tuple[int, str]:
 def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     """The page as HTML."""
     query = "?" + urlencode([("among", url_key(view.stored)) for view in selected(store, parameters)])
-    plot = components.figure_slot("/api/compare", "comparison", "Best loss so far", True, query)
+    plot = components.figure_slot("/api/compare", "comparison", "Best so far", True, query)
     here = f'data-live="/compare/live{escape(query)}" data-stream="/api/compare/stream{escape(query)}"'
     body = f"""<div class="title"><h1>Comparison</h1><a href="/">select others</a></div>
 <div id="live" {here}>{live(store, parameters)}<div class="figures">{plot}</div></div>"""
@@ -55,11 +55,12 @@ def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
 def live(store: StoreView, parameters: Mapping[str, Any]) -> str:
     """The part of the page that is updated, without the figure."""
     found = compare(store, parameters)
-    heads = ("Study", "Best loss", "Run", "Epochs", "Training time", "Runs", "Best configuration")
+    best = " / ".join(dict.fromkeys(f"Best {one['metric']}" for one in found)) or "Best loss"
+    heads = ("Study", best, "Run", "Epochs", "Training time", "Runs", "Best configuration")
     mixed = len({one["direction"] for one in found}) > 1
     warning = "<p>Some of these studies are minimised, others are maximised.</p>" if mixed else ""
     rows = "".join(_row(one) for one in found)
-    table = components.table("Studies", heads, rows, ("Best loss", "Epochs", "Training time", "Runs"))
+    table = components.table("Studies", heads, rows, (best, "Epochs", "Training time", "Runs"))
     return f'<div data-part="studies">{warning}{table}</div>'
 
 

@@ -31,7 +31,7 @@ def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
         components.figures_of(key), "curves", "Learning curve and forecast", True, f"?run={which}"
     )
     body = f"""<div class="title"><h1>Run {which}</h1><span class="state">{escape(found.state)}</span>{marks}</div>
-<div class="cards">{_cards(known, found)}</div><div class="figures">{plot}</div>
+<div class="cards">{_cards(known, found)}</div>{_failure(view, which)}<div class="figures">{plot}</div>
 <div class="columns"><section><h2>Configuration</h2>{_configuration(found)}<details class="actions" open>
 <summary>Actions</summary><div class="forms">{_actions(key, known.definition, found)}</div></details></section>
 <section><h2>Decisions</h2>{_last_worker(view, which)}
@@ -47,12 +47,25 @@ def _cards(known: StudyState, run: Run) -> str:
     seconds = [s for s in run.seconds if math.isfinite(s)]
     size = sum(c.bytes for c in known.checkpoints if c.run == run.number)
     cards = (
-        ("Best loss", plain.number(best), "" if best is None else f"epoch {run.losses.index(best) + 1}"),
+        (
+            escape(f"Best {known.metric}"),
+            plain.number(best),
+            "" if best is None else f"epoch {run.losses.index(best) + 1}",
+        ),
         ("Epochs", str(run.epoch), f"of {known.definition['max_epochs']}"),
         ("Seconds per epoch", plain.number(sum(seconds) / len(seconds), 3) if seconds else "–", ""),
         ("Checkpoints", plain.size(size), ""),
     )
     return "".join(components.card(*card) for card in cards)
+
+
+def _failure(view: StudyView, which: int) -> str:
+    found = view.failure(which)
+    if found is None:
+        return ""
+    text, traceback = found
+    shown = f'<pre class="log">{escape(traceback.rstrip())}</pre>' if traceback else ""
+    return f'<section aria-labelledby="h-failure"><h2 id="h-failure">Failure</h2><p>{escape(text)}</p>{shown}</section>'
 
 
 def _configuration(run: Run) -> str:

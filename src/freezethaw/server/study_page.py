@@ -14,16 +14,16 @@ from urllib.parse import quote
 from freezethaw import plain
 from freezethaw.notebook import curve_svg
 from freezethaw.records import Run
-from freezethaw.runtime.checkpoint_storage import beside
 from freezethaw.server import components
 from freezethaw.server.views import StoreView, StudyView, url_key
+from freezethaw.store.urls import beside
 
 LAST_DECISIONS, BEST_RUNS = 25, 50
 WIDE = ("curves", "timeline", "slices", "parallel_coordinates", "study_progression")
 # shown until the figure is drawn
 FIGURES = {
     "curves": "Learning curves and forecasts",
-    "best_loss": "Best loss so far",
+    "best_loss": "Best {metric} so far",
     "run_asymptotes": "Asymptotes",
     "p_min": "Probability of the minimum",
     "basket": "Basket of the last decision",
@@ -31,7 +31,7 @@ FIGURES = {
     "slices": "Slices through the best configuration",
     "importance": "Hyperparameter importance",
     "forecast_calibration": "Calibration of past forecasts",
-    "parallel_coordinates": "Configurations and their losses",
+    "parallel_coordinates": "Configurations and their {metric}",
     "study_progression": "Runs, by time of training",
 }
 
@@ -40,8 +40,9 @@ def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     """The page as HTML."""
     view = store.study(parameters["study"])
     key = quote(url_key(view.stored))
+    titles = {name: title.replace("{metric}", view.known().metric) for name, title in FIGURES.items()}
     first, *others = (
-        components.figure_slot(components.figures_of(key), name, title, name in WIDE) for name, title in FIGURES.items()
+        components.figure_slot(components.figures_of(key), name, title, name in WIDE) for name, title in titles.items()
     )
     above, below = _above(store, view), _below(view)
     body = f"""<div id="live" data-live="/studies/{key}/live" data-stream="/api/studies/{key}/stream">{above}
@@ -60,13 +61,13 @@ def live(store: StoreView, parameters: Mapping[str, Any]) -> str:
 def _above(store: StoreView, view: StudyView) -> str:
     key, found = quote(url_key(view.stored)), view.summary(LAST_DECISIONS)
     state, state_text = _state(found)
-    best = found["best"]
+    best, title = found["best"], escape(f"Best {found['metric']}")
     cards = [_epochs_card(found), _hours_card(found), _disk_card(store, found)]
     if best is None:
-        cards.insert(0, components.card("Best loss", "–", "no loss yet"))
+        cards.insert(0, components.card(title, "–", "none yet"))
     else:
         where = f'<a href="/studies/{key}/runs/{best["run"]}">run {best["run"]}</a>, epoch {best["epoch"]}'
-        cards.insert(0, components.card("Best loss", plain.number(best["loss"]), where))
+        cards.insert(0, components.card(title, plain.number(best["loss"]), where))
     runs = ", ".join(f"{count} {name}" for name, count in found["runs"].items()) or "none yet"
     cards.append(components.card("Runs", str(sum(found["runs"].values())), runs))
     best_config = "" if best is None else f'<p class="config">Best: {components.config_line(best["config"])}</p>'
@@ -170,8 +171,9 @@ def _runs(key: str, runs: Sequence[Run], found: Mapping[str, Any]) -> str:
             f'<td class="config">{components.config_line(run.config)}</td></tr>'
         )
     more = f"<p class=soft>best {len(ranked)} of {len(runs)} runs</p>" if len(runs) > len(ranked) + len(rest) else ""
-    heads = ("Run", "Best loss", "Epochs", "Curve", "State", "Configuration")
-    return components.table("Runs, best first", heads, rows, ("Best loss", "Epochs")) + more
+    title = f"Best {found['metric']}"
+    heads = ("Run", title, "Epochs", "Curve", "State", "Configuration")
+    return components.table("Runs, best first", heads, rows, (title, "Epochs")) + more
 
 
 def _events(found: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from freezethaw.errors import StudyError
 from freezethaw.figures import STUDY_FIGURES
 from freezethaw.records import StudyInfo, StudyState
+from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Storage, Store, urls
 from freezethaw.study import Study, StudyReader, read, session_of
 from freezethaw.study.summary import summary
@@ -58,6 +59,18 @@ class StudyView:
         """The summary of the records."""
         known = self.known()
         return summary(self.stored, last, known) | {"change": known.change}
+
+    def failure(self, run: int) -> tuple[str, str] | None:
+        """Why a run failed, and the traceback of its training, which may be empty; None if it has not failed."""
+        if self.known().run(run).state != "failed":
+            return None
+        found, after = None, 0
+        while events := self.stored.events(after):
+            after = events[-1].number
+            for event in events:
+                if event.run == run and event.kind == FAILED:
+                    found = event.text, str(event.details.get("traceback", ""))
+        return found
 
     def read_only(self) -> tuple[int, StudyReader]:
         """The change counter and a read-only copy of the study, reused longer if its figures take longer."""

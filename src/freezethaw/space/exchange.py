@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,23 +13,73 @@ from freezethaw.space.values import token
 MAX_LISTED = 10_000  # values written out
 
 
-def from_optuna(distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameter of each distribution, or a fixed value if it has only one."""
+def from_optuna(source: Any) -> dict[str, Any]:
+    """The parameter of each distribution, or a fixed value if it has only one; of a study, those of its trials."""
     optuna = _import("optuna.distributions", "optuna")
-    entries: dict[str, Any] = {}
-    for name, given in distributions.items():
-        match given:
-            case optuna.FloatDistribution() | optuna.IntDistribution() if given.low == given.high:
-                entries[name] = given.low
-            case optuna.FloatDistribution():
-                entries[name] = Float(given.low, given.high, log=given.log, step=given.step)
-            case optuna.IntDistribution():
-                entries[name] = Int(given.low, given.high, log=given.log, step=None if given.step == 1 else given.step)
-            case optuna.CategoricalDistribution():
-                entries[name] = _choice_or_fixed(given.choices)
-            case _:
-                raise SpaceError(f"{name}: {given!r} is not a supported Optuna distribution")
-    return entries
+    if isinstance(source, Mapping):
+        return {name: _from_distribution(name, given, None, optuna) for name, given in source.items()}
+    if not hasattr(source, "get_trials"):
+        raise SpaceError(f"expected an Optuna study or the distributions of a trial, not {source!r:.80}")
+    trials = [t for t in source.get_trials(deepcopy=False) if t.state.name in ("COMPLETE", "PRUNED")]
+    if not trials:
+        raise SpaceError(f"the Optuna study {source.study_name!r} has no trial that was completed or pruned")
+    found: dict[str, Any] = {}
+    for trial in trials:
+        for name, given in trial.distributions.items():
+            found[name] = _wider(found[name], given) if name in found else given
+    configs = [trial.params for trial in trials]
+    return {
+        name: _from_distribution(name, given, _optuna_condition(name, found, configs, optuna), optuna)
+        for name, given in found.items()
+    }
+
+
+def _from_distribution(name: str, given: Any, when: Mapping[str, Any] | None, optuna: Any) -> Any:
+    match given:
+        case optuna.FloatDistribution() | optuna.IntDistribution() if given.low == given.high:
+            return given.low if when is None else Choice(given.low, when=when)
+        case optuna.FloatDistribution():
+            return Float(given.low, given.high, log=given.log, step=given.step, when=when)
+        case optuna.IntDistribution():
+            step = None if given.step == 1 else given.step
+            return Int(given.low, given.high, log=given.log, step=step, when=when)
+        case optuna.CategoricalDistribution():
+            return _choice_or_fixed(given.choices, when)
+    raise SpaceError(f"{name}: {given!r} is not a supported Optuna distribution")
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """The distribution with the range of both: an objective may change the ends of a range from trial to trial."""
+    if one == other or not hasattr(one, "low") or type(one) is not type(other):
+        return one
+    return type(one)(min(one.low, other.low), max(one.high, other.high), log=one.log, step=one.step)
+
+
+def _optuna_condition(
+    name: str, found: Mapping[str, Any], configs: Sequence[Mapping[str, Any]], optuna: Any
+) -> dict[str, list[Any]] | None:
+    """The choice or integer that explains which trials have this parameter; None if all of them do."""
+    having = [config for config in configs if name in config]
+    lacking = [config for config in configs if name not in config]
+    if not lacking:
+        return None
+    for parent, given in found.items():
+        discrete = isinstance(given, optuna.CategoricalDistribution | optuna.IntDistribution)
+        if parent == name or not discrete or not all(parent in config for config in having):
+            continue
+        if list(having[0]).index(parent) > list(having[0]).index(name):
+            continue  # it was suggested later
+        values = list(dict.fromkeys(config[parent] for config in having))
+        others = [config[parent] for config in lacking if parent in config]
+        if any(value in values for value in others):
+            continue
+        if isinstance(given, optuna.IntDistribution) and others and min(values) > max(others):
+            values = list(range(min(values), given.high + 1, given.step))  # as for the units of the third layer
+        return {parent: sorted(values, key=str)}
+    raise SpaceError(
+        f"{name}: {len(having)} of {len(configs)} trials of the Optuna study have it, and no choice or integer "
+        "explains which; write the space by hand, with `when`"
+    )
 
 
 def to_optuna(parameters: Mapping[str, Parameter], fixed: Mapping[str, Any]) -> dict[str, Any]:

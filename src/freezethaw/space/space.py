@@ -362,9 +362,12 @@ class Space:
         return Space(entries)
 
     @classmethod
-    def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
-        """Convert Optuna distributions, as in `trial.distributions`."""
-        return cls(exchange.from_optuna(distributions))
+    def from_optuna(cls, source: Any) -> Space:
+        """The space of an Optuna study: of all its trials, with conditional parameters; or of some distributions.
+
+        A parameter that only some trials have becomes conditional (`when`) on the choice or integer that explains it.
+        """
+        return cls(exchange.from_optuna(source))
 
     def to_optuna(self) -> dict[str, Any]:
         """Convert to Optuna distributions; conditions, guesses and the order of choices are lost."""

@@ -21,7 +21,8 @@ from freezethaw.store.storage import Definition
 REQUIRED = ("space", "max_epochs", "direction")
 FIXED = ("direction", "seed")  # with another one it would be another study
 TAGS, DISK, TRAINING = "tags", "disk_gb", "training"
-KEPT = (TAGS, DISK, TRAINING, "banned", "pinned")  # if a new definition does not mention them
+# if a new definition does not mention them
+KEPT = (TAGS, DISK, TRAINING, "checkpoint_folder", "banned", "pinned")
 LONGEST_TAG = 50
 
 

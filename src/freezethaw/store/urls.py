@@ -50,6 +50,15 @@ def sqlite_file(url: URL) -> Path:
     return Path(str(url.database)).expanduser().absolute()
 
 
+def beside(store: str | Path) -> str:
+    """The default folder of checkpoints: beside a SQLite file, else in the current folder."""
+    store = str(store)
+    file = store if "://" not in store else ""
+    if store.startswith("sqlite:///"):
+        file = store.removeprefix("sqlite:///").partition("?")[0]
+    return str((Path(file).absolute().parent if file else Path().absolute()) / "checkpoints")
+
+
 def is_durable(url: URL) -> bool:
     """Whether a commit to a SQLite file must be on the disk when it returns: always, unless the URL says otherwise."""
     asked = dict(url.query)

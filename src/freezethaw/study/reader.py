@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,11 @@ class StudyReader:
         return self.state.max_epochs
 
     @property
+    def metric(self) -> str:
+        """What the user calls the losses."""
+        return self.definition.metric
+
+    @property
     def direction(self) -> str:
         """Whether small or large losses are good."""
         return self.definition.direction
@@ -58,10 +65,11 @@ class StudyReader:
         """Losses times this are minimised."""
         return self.definition.sign
 
-    @property
+    @cached_property
     def runs(self) -> tuple[Run, ...]:
         """All runs."""
-        return self.state.runs
+        storage = self._session.storage
+        return tuple(replace(run, source=storage) for run in self.state.runs)
 
     @property
     def pending(self) -> tuple[Decision, ...]:
@@ -104,25 +112,44 @@ class StudyReader:
 
     def _epoch(self, number: int, epoch: int) -> Best:
         run = self.state.run(number)
-        return Best(number, epoch, run.config, run.losses[epoch - 1], source=self)
+        return Best(number, epoch, run.config, run.losses[epoch - 1], self._checkpoint(number, epoch), source=self)
+
+    def _checkpoint(self, number: int, epoch: int) -> Path | None:
+        """The folder with the checkpoint of exactly this epoch; None if there is none."""
+        folder = self._session.checkpoint_folder
+        found = next((c for c in self.state.checkpoints if (c.run, c.epoch) == (number, epoch)), None)
+        return Path(folder) / found.place if folder and found is not None else None
 
     def expected_loss(self, number: int, epoch: int) -> float:
         """The expected loss of a recorded epoch, its noise removed."""
         run = self.state.run(number)
         if self.inference is None or number not in self.inference.places:  # the model leaves runs out if there are many
-            return float(self.forecast(number, [float(epoch)]).mean[0])
+            return float(self._forecast(run, [float(epoch)]).mean[0])
         expected = stopping.expected_losses(self.inference, run, another=self.definition.repeats > 1)
         return float(self.inference.forecaster.transform.from_model(expected[epoch - 1]))
 
     def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
-        """The predictive distribution of measured losses in the user's units; by default of the last epoch."""
+        """The predictive distribution of losses in the user's units; by default of the last epoch.
+
+        A loss that was measured already is given as measured.
+        """
+        if self.inference is None:
+            raise StudyError("there is nothing to forecast from yet: tell a finite loss first")
+        forecaster = self.inference.forecaster
+        at = [float(self.max_epochs)] if epochs is None else list(epochs)
+        if not isinstance(run_or_config, int):
+            found = forecaster.config(self.features([self.space.validate(run_or_config)])[0], at)
+            return replace(found, epochs=np.array(at), metric=self.metric)
+        run = self.state.run(run_or_config)
+        known = {float(epoch): loss for epoch, loss in enumerate(run.losses, 1)}
+        measured = np.array([known.get(float(epoch), np.nan) for epoch in at])
+        return replace(self._forecast(run, at), epochs=np.array(at), measured=measured, metric=self.metric)
+
+    def _forecast(self, run: Run, at: Sequence[float]) -> Forecast:
+        """The predictive distribution of another measurement at these epochs."""
         if self.inference is None:
             raise StudyError("there is nothing to forecast from yet: tell a finite loss first")
         forecaster, places = self.inference.forecaster, self.inference.places
-        at = [float(self.max_epochs)] if epochs is None else list(epochs)
-        if not isinstance(run_or_config, int):
-            return forecaster.config(self.features([self.space.validate(run_or_config)])[0], at)
-        run = self.state.run(run_or_config)
         if run.number in places:
             return forecaster.run(places[run.number], at)
         return forecaster.out_of_sample(self._cache.configurations.features([run])[0], run.losses, at)

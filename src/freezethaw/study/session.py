@@ -36,6 +36,7 @@ from freezethaw.records import (
 )
 from freezethaw.space import Space
 from freezethaw.store import LEASE_SECONDS, Heartbeat, MemoryStorage, Storage, Watcher
+from freezethaw.store.urls import beside
 
 TRIES = 5  # of a decision whose lease is lost while deciding
 
@@ -61,6 +62,8 @@ class StudySession:
         self._samples: tuple[int, HyperparameterSamples | None] | None = None  # and after how many decisions
         self._history: History | None = None
         self.state: StudyState = storage.load()  # as last read
+        self.default_folder = ""  # of checkpoints, unless the definition has another one; empty if there is no store
+        self.failed_before = frozenset(run.number for run in self.state.runs if run.state in ("failed", "diverged"))
         if definition is not None:
             kept = self.state.definition  # what the user did to the study before
             definition = replace(definition, banned=tuple(kept.get("banned", ())), pinned=tuple(kept.get("pinned", ())))
@@ -79,7 +82,7 @@ class StudySession:
 
         opened = Store(store)
         try:
-            return cls(opened.create_or_open(name, definition.to_dict()), definition)
+            return cls(opened.create_or_open(name, definition.to_dict()), definition)._beside(store)
         except BaseException:
             opened.close()
             raise
@@ -94,7 +97,7 @@ class StudySession:
 
         opened = Store(store, create=False, known=known)
         try:
-            return cls(opened.open(name))
+            return cls(opened.open(name))._beside(store)
         except BaseException:
             opened.close()
             raise
@@ -108,13 +111,29 @@ class StudySession:
         try:
             plain = None if samples is None else samples.to_dict()
             storage, leases = opened.save(name, state, plain)
-            found = StudySession(storage, self.definition)
+            found = StudySession(storage, self.definition)._beside(store)
         except BaseException:
             opened.close()
             raise
         for decision in state.pending:
             found.hold(decision, leases[decision.number])
         return found
+
+    def _beside(self, store: str | Path) -> StudySession:
+        self.default_folder = beside(store)
+        return self
+
+    @property
+    def checkpoint_folder(self) -> str:
+        """The folder of the checkpoints; empty if there is none."""
+        return str(self.state.definition.get("checkpoint_folder") or self.default_folder)
+
+    def set_checkpoint_folder(self, folder: str) -> None:
+        """Record where the checkpoints are, for those who look for them later."""
+        folder = folder if "://" in folder else str(Path(folder).expanduser().absolute())
+        if folder != self.checkpoint_folder:
+            self.storage.amend({"checkpoint_folder": folder})
+            self.refresh()
 
     def close(self) -> None:
         """Release the leases and stop the heartbeat. Pending decisions stay pending, for any process to take over."""
@@ -336,6 +355,8 @@ class StudySession:
 
         `deciding`: acquire the decision lease too, if it is available, for `next_decision`.
         """
+        if report is not None:
+            self.definition.check_losses(report.losses)
         watcher = self.watcher if deciding else None
         found = self.storage.record(self.lease(decision), report, saved[0], close, saved[1], watcher)
         if close is not None:
@@ -365,9 +386,11 @@ class StudySession:
 
     def add_runs(self, curves: Sequence[tuple[Config, Report]]) -> tuple[Run, ...]:
         """Add imported learning curves, all or none; returns their runs."""
+        for _, report in curves:
+            self.definition.check_losses(report.losses)
         numbers = self.storage.add_runs(curves)
         state = self.refresh()
-        return tuple(state.run(number) for number in numbers)
+        return tuple(replace(state.run(number), source=self.storage) for number in numbers)
 
     def _beat_for(self, lease: Lease) -> None:
         if self._heartbeat is not None:

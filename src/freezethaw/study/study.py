@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from freezethaw.decide import POLICIES, StudyDefinition
-from freezethaw.decide.definition import Direction, validated
+from freezethaw.decide.definition import Bounds, Direction, validated
 from freezethaw.errors import StudyError
 from freezethaw.losses import Forecast
+from freezethaw.plain import number
 from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
 from freezethaw.space import Space
 from freezethaw.study.parse_losses import parse_losses
 from freezethaw.study.reader import StudyReader
 from freezethaw.study.session import StudySession
+from freezethaw.study.table import epoch_rows
 
 
 class Study:
@@ -23,6 +25,9 @@ class Study:
 
     Without a `store` the study lives in this process. (`store`, `name`) identifies a study in a database: the same call
     again continues it, from any number of processes. No decision depends on a clock.
+
+    `metric` is the name of what is told, used wherever it is shown. `bounds`, such as (0, None) or (0, 1), are values
+    that it can never leave, and that no forecast leaves.
 
     `repeats`: how often a configuration may be started, each time as a run of its own with its own seed, for trainings
     with much run-to-run variance. The model then estimates that variance, and `recommended` judges configurations.
@@ -33,7 +38,9 @@ class Study:
         space: Space | Mapping[str, Any],
         max_epochs: int,
         name: str = "study",
+        metric: str = "loss",
         direction: Direction = "minimize",
+        bounds: Bounds | None = None,
         seed: int = 0,
         store: str | Path | None = None,
         candidates: Sequence[Config] | None = None,
@@ -44,13 +51,18 @@ class Study:
         prices: Prices | None = None,
         repeats: int = 1,
     ) -> None:
+        called: object = name
+        if not isinstance(called, str) or not called.strip():
+            raise StudyError(f"name must be a text, not {name!r}")
         if policy not in POLICIES:
             raise StudyError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
         space = Space.of(space)
         definition = StudyDefinition(
             space=space,
             max_epochs=max_epochs,
+            metric=metric,
             direction=direction,
+            bounds=bounds,
             seed=seed,
             policy=policy,
             model="luck" if model == "drift" and repeats != 1 else model,
@@ -85,7 +97,7 @@ class Study:
 
     def __repr__(self) -> str:
         state = self._session.refresh()
-        best = "no loss yet" if state.lowest is None else f"best loss {state.sign * state.lowest[0]:.5g}"
+        best = f"no {state.metric} yet" if state.lowest is None else f"best {state.metric} {number(state.best_loss)}"
         return f"<Study {self.name!r}: {len(state.runs)} runs, {state.epochs_trained()} epochs, {best}>"
 
     def _repr_html_(self) -> str:
@@ -109,7 +121,7 @@ class Study:
     @property
     def runs(self) -> tuple[Run, ...]:
         """All runs."""
-        return self._session.refresh().runs
+        return read(self).runs
 
     @property
     def pending(self) -> tuple[Decision, ...]:
@@ -143,18 +155,12 @@ class Study:
         return read(self).explain(number)
 
     def to_dataframe(self) -> Any:
-        """One row for each epoch (needs pandas)."""
+        """One row for each epoch (needs pandas); `freezethaw export` writes the same columns."""
         try:
             import pandas as pd
         except ImportError:
             raise StudyError("to_dataframe needs pandas: pip install pandas") from None
-        return pd.DataFrame(
-            [
-                {"run": run.number, "epoch": epoch, "loss": loss, "seconds": seconds, "state": run.state, **run.config}
-                for run in self.runs
-                for epoch, (loss, seconds) in enumerate(zip(run.losses, run.seconds, strict=True), 1)
-            ]
-        )
+        return pd.DataFrame(epoch_rows(self._session.storage, self._session.refresh()))
 
     # Ask and tell.
 

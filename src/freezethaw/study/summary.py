@@ -19,6 +19,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
     return {
         "name": study.name,
         "tags": definition.get("tags", []),
+        "metric": state.metric,
         "direction": definition["direction"],
         "max_epochs": definition["max_epochs"],
         "budget": definition.get("budget") or {},
@@ -82,4 +83,6 @@ def decision_as_dict(record: DecisionRecord) -> dict[str, Any]:
 
 
 def _event(event: Event) -> dict[str, Any]:
-    return {"at": event.at, "kind": event.kind, "run": event.run, "epoch": event.epoch, "text": event.text}
+    return {"at": event.at, "kind": event.kind, "run": event.run, "epoch": event.epoch, "text": event.text} | {
+        key: value for key, value in event.details.items() if key == "traceback"
+    }
