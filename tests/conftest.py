@@ -20,6 +20,8 @@ PARTS = (
 )
 pytest.register_assert_rewrite(*(f"tests.store.{part}" for part in PARTS))
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and so would the processes that tests send it to
+
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 

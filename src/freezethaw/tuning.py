@@ -55,6 +55,7 @@ def tune(
     model: str = "drift",
     prices: Prices | None = None,
     repeats: int = 1,
+    learn_from: str | Path | Study | Sequence[str | Path | Study] = (),
     callbacks: Sequence[Callback] = (),
     tags: Sequence[str] | None = None,
     progress: bool | None = None,
@@ -72,6 +73,8 @@ def tune(
     can never leave, such as (0, None) for an error or (0, 1) for an accuracy; no forecast leaves them.
     `repeats`: how often a configuration may be started, each time with a seed of its own, for trainings with much
     run-to-run variance.
+    `learn_from`: earlier studies of related problems: their stores ("old.db", or "team.db#name" if a store holds
+    several) or `Study` objects. The search starts with what they expect to be best, and learns how far to trust them.
     `epoch_limit`: seconds for one epoch (the first of a start or thaw includes building and loading). A run that takes
     longer has failed; its process is ended and replaced, so this needs processes, also for one worker.
     `grace`: seconds that the machine grants between a signal (SIGTERM, SIGHUP, Ctrl-C) and its end. Worker processes
@@ -105,6 +108,7 @@ def tune(
             finish_best=finish_best,
             prices=prices,
             repeats=repeats,
+            learn_from=learn_from,
         )
         with study:
             session = session_of(study)

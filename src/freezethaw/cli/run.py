@@ -96,6 +96,10 @@ def run(
     repeats: Annotated[
         int | None, typer.Option(help="How often a configuration may be started; for noisy trainings.")
     ] = None,
+    learn_from: Annotated[
+        list[str] | None,
+        typer.Option(help="Store of an earlier study, with #NAME if it holds several; may be repeated."),
+    ] = None,
     tag: Annotated[
         list[str] | None, typer.Option(help="Tag of the study, for `freezethaw studies --tag`; may be repeated.")
     ] = None,
@@ -113,6 +117,7 @@ def run(
       freezethaw run study.toml --budget 500            # continue with a larger budget
       freezethaw run train.py:train --space space.toml --max-epochs 50 --budget 200 --workers 2
       freezethaw run study.toml --timeout 2h            # stop after two hours; the same command continues
+      freezethaw run study.toml --name resnet-2026 --learn-from old.db#resnet-2025
       freezethaw run --space space.toml --max-epochs 20 --budget 100 -- ./train.sh --fast
     """
     with json_only(as_json):  # the training may print, also while it is imported
@@ -120,6 +125,7 @@ def run(
     entries |= training_source.given(max_epochs=max_epochs, name=name, workers=workers, store=store, seed=seed)
     entries |= training_source.given(direction=direction and direction.value, finish_best=finish_best, tags=tag or None)
     entries |= training_source.given(epoch_limit=epoch_limit, grace=grace, repeats=repeats, metric=metric)
+    entries |= training_source.given(learn_from=learn_from or None)
     entries |= training_source.given(bounds=None if bounds is None else formatting.parse_bounds(bounds))
     if "bounds" in entries and not isinstance(entries["bounds"], tuple):
         entries["bounds"] = formatting.parse_bounds(entries["bounds"])
@@ -172,6 +178,7 @@ def _search(
             epoch_limit=entries.get("epoch_limit"),
             grace=entries.get("grace"),
             repeats=entries.get("repeats", 1),
+            learn_from=entries.get("learn_from", ()),
             tags=entries.get("tags"),
             progress=not quiet,
         )

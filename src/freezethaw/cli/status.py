@@ -82,6 +82,8 @@ def _show(found: Mapping[str, Any]) -> None:
             f"best      {found['metric']} {formatting.number(best['loss'])} ({DIRECTIONS[found['direction']]}): {where}"
         )
         out.print(f"          {formatting.config(best['config'])}")
+    for name, weight in found["learns_from"].items():
+        out.print(f"learns    from {name}" + ("" if weight is None else f": weight {weight:.0%} in the model"))
     if found["checkpoint_bytes"]:
         limit = f" of {formatting.size(1e9 * found['disk_gb'])}" if found["disk_gb"] else ""
         out.print(f"disk      {formatting.size(found['checkpoint_bytes'])}{limit} used by checkpoints")

@@ -39,6 +39,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "epoch_limit": (int, float),
     "grace": (int, float),
     "repeats": (int,),
+    "learn_from": (str, list),
     "tags": (list,),
     "checkpoints": (dict, str),
     "space": (dict,),

@@ -124,7 +124,12 @@ class Configurations:
         started = Counter(self._keys.values())
         rest = np.array([i for i, key in enumerate(self._listed_keys) if started[key] < repeats], dtype=np.int64)
         if len(rest) > LISTED:
-            rest = rng.choice(rest, size=LISTED, replace=False)
+            first = np.empty(0, dtype=np.int64)
+            if self.earlier.studies:  # half of them are those that earlier studies expect to be best
+                expected = self._listed[rest, -len(self.earlier.studies) :].min(axis=1)
+                first = rest[np.argsort(expected, kind="stable")[: LISTED // 2]]
+                rest = np.setdiff1d(rest, first)
+            rest = np.concatenate([first, rng.choice(rest, size=LISTED - len(first), replace=False)])
         configs = [candidates[i] for i in rest]
         return Candidates(self._listed[rest], lambda i: configs[i])
 

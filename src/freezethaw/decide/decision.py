@@ -30,7 +30,8 @@ POLICIES: dict[str, Policy | None] = {
     "random": None,
 }
 ENDED = ("finished", "diverged", "failed")
-FIRST_FROM_EARLIER = 4  # new runs of a study that learns from earlier ones: those that they expect to be best
+FIRST_FROM_EARLIER = 2  # first runs for each earlier study: those that it expects to be best
+MOST_FROM_EARLIER = 6
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -142,7 +143,8 @@ def _choose(
     if fresh:
         return _without_scores(fresh[0], fresh[0].config, "start a run that was cancelled before its first epoch")
     _require(frozen, candidates, state)
-    if definition.learn_from and len(state.runs) < FIRST_FROM_EARLIER and len(candidates):
+    first = min(FIRST_FROM_EARLIER * len(definition.learn_from), MOST_FROM_EARLIER)
+    if len(state.runs) < first and len(candidates):
         return _expected_to_be_best(definition, state, cache, candidates)
     policy = POLICIES[definition.policy]
     if policy is None:

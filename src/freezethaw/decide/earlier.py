@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from freezethaw.errors import SpaceError
 from freezethaw.losses import Transform
 from freezethaw.model.correlation import correlation, scaled
-from freezethaw.model.forecaster import Forecaster
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Config
 from freezethaw.space import Space
@@ -108,14 +108,13 @@ def translated(config: Config, space: Space) -> Config | None:
         return None
 
 
-def relevance(forecaster: Forecaster, count: int) -> Array:
+def relevance(samples: HyperparameterSamples, count: int) -> Array:
     """(K,) how much the model uses the input of each of the `count` earlier studies.
 
-    That is its share of all squared inverse length scales, averaged over the samples. The length scales of
-    these inputs are the last ones.
+    That is its share of all squared inverse length scales, averaged over the samples. The length scales of these inputs
+    are the last ones.
     """
-    values = forecaster.posterior.values
-    lengths = np.stack([np.asarray(values[name]) for name in values if name.startswith("length.")], axis=-1)
-    order = np.argsort([int(name.removeprefix("length.")) for name in values if name.startswith("length.")])
-    inverse = lengths[..., order] ** -2.0
-    return np.asarray(forecaster.weights @ (inverse / inverse.sum(axis=-1, keepdims=True)))[-count:]
+    values = samples.stacked()
+    lengths = sorted((int(name.removeprefix("length.")), name) for name in values if name.startswith("length."))
+    inverse = np.stack([values[name] for _, name in lengths], axis=1) ** -2.0
+    return np.asarray(samples.weights @ (inverse / inverse.sum(axis=1, keepdims=True)))[-count:]

@@ -53,6 +53,8 @@ def amend(old: Definition, new: Definition, name: str) -> Amendment:
     """Continue `old` with `new`; raises StudyError, with the difference, if that would be another study."""
     old, new = checked(old), checked(new)
     new = {key: old[key] for key in KEPT if key in old} | new
+    new.pop("learn_from", None)  # chosen when the study is created
+    new |= {key: old[key] for key in ("learn_from",) if key in old}
     for key in FIXED:
         if old.get(key) != new.get(key):
             raise _refused(name, f"its {key} is {old.get(key)!r}, not {new.get(key)!r}")

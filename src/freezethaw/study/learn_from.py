@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +18,44 @@ from freezethaw.model.sequential import from_scratch
 from freezethaw.model.specification import Geometry
 from freezethaw.records import Run
 from freezethaw.space import Space
+from freezethaw.study.session import StudySession
 
 MOST_RUNS = 60  # of an earlier study
 FEWEST_RUNS = 3
 SAMPLES = Schedule(chains=4, warm_up=12)
+
+
+MOST_STUDIES = 10
+Source = str | Path | StudySession
+
+
+def earlier_studies(sources: Sequence[Source], space: Space, seed: int) -> tuple[EarlierStudy, ...]:
+    """Summaries of these studies for a study of this space."""
+    if len(sources) > MOST_STUDIES:
+        raise StudyError(
+            f"learn_from takes at most {MOST_STUDIES} studies, not {len(sources)}; choose the closest ones"
+        )
+    found: list[EarlierStudy] = []
+    for source in sources:
+        if isinstance(source, StudySession):
+            found.append(_summary_of(source, space, seed))
+            continue
+        if not isinstance(source, str | Path):
+            raise StudyError(
+                f"learn_from takes studies and stores, such as ['old.db', 'team.db#resnet-2025', study], not {source!r}"
+            )
+        store, _, name = str(source).partition("#")
+        session = StudySession.open(store, name or None)
+        try:
+            found.append(_summary_of(session, space, seed))
+        finally:
+            session.close()
+    return tuple(found)
+
+
+def _summary_of(session: StudySession, space: Space, seed: int) -> EarlierStudy:
+    state, definition = session.refresh(), session.definition
+    return summarise_study(session.name, state.runs, space, state.max_epochs, definition.maximize, seed)
 
 
 def summarise_study(

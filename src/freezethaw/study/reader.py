@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from freezethaw.decide import Inference, InferenceCache, StudyDefinition, stopping
+from freezethaw.decide.earlier import relevance
 from freezethaw.decide.inference_cache import one_thread
 from freezethaw.errors import StudyError
 from freezethaw.losses import Forecast
@@ -195,6 +196,17 @@ class StudyReader:
                 shares += f.weights[sample] * np.clip((main.var(axis=1) - noise) / variance, 0.0, 1.0)
                 total += float(f.weights[sample])
         return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
+
+    def earlier_weights(self, samples: HyperparameterSamples | None = None) -> dict[str, float]:
+        """How much the model uses each earlier study: its share of all squared inverse length scales.
+
+        By default with the current hyperparameter samples.
+        """
+        names = [earlier.name for earlier in self.definition.learn_from]
+        samples = samples or self.samples
+        if not names or samples is None:
+            return {}
+        return dict(zip(names, relevance(samples, len(names)).tolist(), strict=True))
 
     def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
         """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""

@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freezethaw.decide import Inference, InferenceCache, StudyDefinition, decide
+from freezethaw.decide.earlier import EarlierStudy
 from freezethaw.errors import LeaseLost, StoreError, StudyError, TellError
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import (
@@ -37,6 +39,9 @@ from freezethaw.records import (
 from freezethaw.space import Space
 from freezethaw.store import LEASE_SECONDS, Heartbeat, MemoryStorage, Storage, Watcher
 from freezethaw.store.urls import beside
+
+if TYPE_CHECKING:
+    from freezethaw.store import Store
 
 TRIES = 5  # of a decision whose lease is lost while deciding
 
@@ -66,7 +71,12 @@ class StudySession:
         self.failed_before = frozenset(run.number for run in self.state.runs if run.state in ("failed", "diverged"))
         if definition is not None:
             kept = self.state.definition  # what the user did to the study before
-            definition = replace(definition, banned=tuple(kept.get("banned", ())), pinned=tuple(kept.get("pinned", ())))
+            definition = replace(
+                definition,
+                banned=tuple(kept.get("banned", ())),
+                pinned=tuple(kept.get("pinned", ())),
+                learn_from=tuple(EarlierStudy.from_dict(plain) for plain in kept.get("learn_from", ())),
+            )
         self.definition = definition or StudyDefinition.from_dict(self.state.definition)
         self.cache = InferenceCache(self.definition, self._union(self.definition.space, self.state.version))
         if storage.shared:
@@ -74,14 +84,27 @@ class StudySession:
             self._heartbeat.__enter__()
 
     @classmethod
-    def create(cls, definition: StudyDefinition, name: str, store: str | Path | None = None) -> StudySession:
-        """The study of this name: created, or continued if the definition is of the same study."""
+    def create(
+        cls,
+        definition: StudyDefinition,
+        name: str,
+        store: str | Path | None = None,
+        earlier: Callable[[], tuple[EarlierStudy, ...]] | None = None,
+    ) -> StudySession:
+        """The study of this name: created, or continued if the definition is of the same study.
+
+        `earlier` summarises the studies to learn from. It is called when the study is created; a study that is
+        continued keeps its summaries.
+        """
         if store is None:
+            definition = replace(definition, learn_from=earlier() if earlier else ())
             return cls(MemoryStorage(name, definition.to_dict()), definition)
         from freezethaw.store import Store
 
         opened = Store(store)
         try:
+            if earlier is not None:
+                definition = _learning(definition, name, opened, earlier)
             return cls(opened.create_or_open(name, definition.to_dict()), definition)._beside(store)
         except BaseException:
             opened.close()
@@ -399,3 +422,17 @@ class StudySession:
     def _stop_beating(self, lease: Lease) -> None:
         if self._heartbeat is not None:
             self._heartbeat.remove(lease)
+
+
+def _learning(
+    definition: StudyDefinition, name: str, store: Store, earlier: Callable[[], tuple[EarlierStudy, ...]]
+) -> StudyDefinition:
+    """The definition of a new study with summaries of earlier ones; one that exists keeps what it has."""
+    if name not in (info.name for info in store.studies()):
+        return replace(definition, learn_from=earlier())
+    if not store.open(name).load().definition.get("learn_from"):
+        raise StudyError(
+            f"study {name!r} exists and does not learn from other studies; that is chosen when a study is created. "
+            "Choose another name, or leave learn_from out"
+        )
+    return definition

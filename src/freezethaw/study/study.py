@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from freezethaw.losses import Forecast
 from freezethaw.plain import number
 from freezethaw.records import Best, Budget, Config, Decision, Explanation, Outcome, Prices, Run
 from freezethaw.space import Space
+from freezethaw.study.learn_from import Source, earlier_studies
 from freezethaw.study.parse_losses import parse_losses
 from freezethaw.study.reader import StudyReader
 from freezethaw.study.session import StudySession
@@ -31,7 +33,12 @@ class Study:
 
     `repeats`: how often a configuration may be started, each time as a run of its own with its own seed, for trainings
     with much run-to-run variance. The model then estimates that variance, and `recommended` judges configurations.
+
+    `learn_from`: earlier studies of related problems, each a `Study` or its store, with "#name" after it if that holds
+    several. Their summaries are stored with this study, which does not need theirs afterwards.
     """
+
+    _session: StudySession
 
     def __init__(
         self,
@@ -50,6 +57,7 @@ class Study:
         finish_best: bool = False,
         prices: Prices | None = None,
         repeats: int = 1,
+        learn_from: str | Path | Study | Sequence[str | Path | Study] = (),
     ) -> None:
         called: object = name
         if not isinstance(called, str) or not called.strip():
@@ -72,7 +80,10 @@ class Study:
             prices=prices,
             repeats=repeats,
         )
-        self._session = StudySession.create(definition, name, store)
+        listed = [learn_from] if isinstance(learn_from, str | Path | Study) else list(learn_from)
+        sources: list[Source] = [source._session if isinstance(source, Study) else source for source in listed]
+        earlier = partial(earlier_studies, sources, space, seed) if sources else None
+        self._session = StudySession.create(definition, name, store, earlier)
 
     @classmethod
     def open(cls, store: str | Path, name: str | None = None) -> Study:

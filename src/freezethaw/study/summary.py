@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from freezethaw.decide.earlier import relevance
+from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.records import DecisionRecord, Event, StudyState
 from freezethaw.store import Process, Storage
 
@@ -26,6 +28,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "stopped": bool(definition.get("stopped")),
         "banned": list(definition.get("banned", ())),
         "pinned": list(definition.get("pinned", ())),
+        "learns_from": _earlier(study, [earlier["name"] for earlier in definition.get("learn_from", ())]),
         "epochs": state.epochs_trained(),
         "training_hours": state.seconds_trained() / 3600,
         "deciding_hours": study.deciding_seconds() / 3600,
@@ -39,6 +42,14 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "decisions": [decision_as_dict(d) for d in study.decisions(last)] if last else [],
         "events": [_event(event) for event in study.last_events(last)] if last else [],
     }
+
+
+def _earlier(study: Storage, names: list[str]) -> dict[str, float | None]:
+    """The earlier studies that this one learns from, with the weight of each in the model; None before any loss."""
+    plain = study.samples() if names else None
+    if plain is None:
+        return dict.fromkeys(names)
+    return dict(zip(names, relevance(HyperparameterSamples.from_dict(plain), len(names)).tolist(), strict=True))
 
 
 def _pending(study: Storage, state: StudyState) -> list[dict[str, Any]]:

@@ -1,0 +1,177 @@
+"""Learning from earlier studies: the input that they give to the model, and what is stored of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import freezethaw as ft
+from freezethaw.decide.earlier import EarlierInputs, EarlierStudy, relevance
+from freezethaw.errors import StudyError
+from freezethaw.model.loss_units import Observations, gather, specify
+from freezethaw.model.posterior import condition
+from freezethaw.model.sequential import from_scratch, initialise
+from freezethaw.model.specification import Geometry
+from freezethaw.study import session_of
+from freezethaw.study.learn_from import SAMPLES, summarise_study
+
+SPACE = ft.Space(x=ft.Float(0.0, 1.0), y=ft.Float(1e-4, 1.0, log=True), kind=ft.Choice("a", "b"))
+BEST = {"x": 0.7, "y": 0.01}
+
+
+def curve(config, epochs, rng=None, best=BEST):
+    """A curve whose end is lowest at `best`."""
+    end = 4 * (config["x"] - best["x"]) ** 2 + 0.3 * np.log10(config["y"] / best["y"]) ** 2 + (config["kind"] == "b")
+    noise = 0.0 if rng is None else 0.01 * rng.standard_normal(epochs)
+    return list(end + 1.0 / np.arange(1.0, epochs + 1) + noise)
+
+
+def search(study, epochs, best=BEST, seed=0):
+    """Ask and tell; returns the best loss after each epoch."""
+    rng, found, lowest = np.random.default_rng(seed), [], np.inf
+    while len(found) < epochs:
+        decision = study.ask()
+        losses = curve(decision.config, decision.to_epoch, rng, best)[decision.from_epoch :]
+        study.tell(decision, losses)
+        for loss in losses:
+            lowest = min(lowest, loss)
+            found.append(lowest)
+    return found
+
+
+@pytest.fixture(scope="module")
+def earlier():
+    """A study of sixty epochs."""
+    study = ft.Study(SPACE, max_epochs=10, name="old", seed=4)
+    search(study, 60)
+    return study
+
+
+@pytest.fixture(scope="module")
+def summary(earlier):
+    return summarise_study("old", earlier.runs, SPACE, 10, maximize=False)
+
+
+def test_the_input_is_the_posterior_mean_of_the_asymptote(earlier, summary):
+    """Computed once more, through the predictions of the model at the same hyperparameters."""
+    features = SPACE.features_of([run.config for run in earlier.runs])
+    geometry = Geometry(SPACE.lengths, SPACE.warped)
+    observations = Observations(features, tuple(run.losses for run in earlier.runs), geometry, 10.0)
+    rng = np.random.default_rng([0, len(earlier.runs)])
+    samples = from_scratch(observations, "drift", rng, SAMPLES.chains, SAMPLES)
+    evidences = np.array(samples.log_evidences)
+    values = samples.values[int(evidences.argmax())]
+    spec = specify("drift", samples.units, geometry, 10.0)
+    posterior = condition(gather(observations, samples.units.transform), spec, values, geometry)
+    asked = SPACE.features_of([SPACE.sample(np.random.default_rng(n)) for n in range(20)])
+    mean = posterior.asymptotes(configs=asked).mean
+    expected = np.clip((mean + 3.0) / 6.0, 0.0, 1.0)
+    np.testing.assert_allclose(EarlierInputs([summary], SPACE).of(asked)[:, 0], expected, atol=1e-8)
+
+
+def test_a_summary_is_stored_as_plain_numbers_without_loss(summary):
+    assert EarlierStudy.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
+
+
+def test_good_configurations_are_expected_to_be_good(summary):
+    inputs = EarlierInputs([summary], SPACE)
+    good, bad = {**BEST, "kind": "a"}, {"x": 0.05, "y": 0.9, "kind": "b"}
+    low, high = inputs.of(SPACE.features_of([good, bad]))[:, 0]
+    assert low < 0.4 < high
+    assert summary.loss(float(low)) < summary.loss(float(high))
+
+
+def test_an_input_without_effect_leaves_the_model_as_it_is(summary):
+    """With a long length scale the model is exactly the one without the earlier study."""
+    rng = np.random.default_rng(2)
+    configs = [SPACE.sample(rng) for _ in range(12)]
+    plain = SPACE.features_of(configs)
+    wide = np.hstack([plain, EarlierInputs([summary], SPACE).of(plain)])
+    losses = tuple(tuple(curve(config, 1 + n % 4, rng)) for n, config in enumerate(configs))
+    geometry = Geometry(SPACE.lengths, SPACE.warped)
+    wider = Geometry((*SPACE.lengths, geometry.count), (*SPACE.warped, False))
+    observations = Observations(plain, losses, geometry, 10.0)
+    samples = initialise(observations, "drift", rng, count=3)
+    for values in samples.values:
+        spec = specify("drift", samples.units, geometry, 10.0)
+        without = condition(gather(observations, samples.units.transform), spec, values, geometry)
+        more = {**values, f"length.{geometry.count}": 1e9}
+        curves = gather(replace(observations, configs=wide, geometry=wider), samples.units.transform)
+        with_it = condition(curves, spec, more, wider)
+        assert with_it.log_evidence == pytest.approx(without.log_evidence, rel=1e-12)
+
+
+def test_a_related_study_finds_good_configurations_in_fewer_epochs(earlier):
+    alone, learnt = [], []
+    best = {"x": 0.65, "y": 0.02}  # close to the optimum of the earlier problem
+    for seed in range(3):
+        alone.append(search(ft.Study(SPACE, max_epochs=10, seed=seed), 12, best, seed))
+        learnt.append(search(ft.Study(SPACE, max_epochs=10, seed=seed, learn_from=earlier), 12, best, seed))
+    # every first loss is one above the end of its curve
+    assert np.mean(learnt, axis=0)[3] - 1.0 < 0.5 * (np.mean(alone, axis=0)[3] - 1.0)
+    assert np.mean(learnt, axis=0)[-1] <= np.mean(alone, axis=0)[-1]
+
+
+def test_the_first_runs_are_those_expected_to_be_best_and_say_so(earlier):
+    study = ft.Study(SPACE, max_epochs=10, seed=1, learn_from=[earlier])
+    decision = study.ask()
+    assert "study old expects the best result there" in decision.reason
+    assert abs(decision.config["x"] - BEST["x"]) < 0.25
+    assert decision.config["kind"] == "a"
+
+
+def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
+    unrelated = ft.Study(SPACE, max_epochs=10, name="noise", seed=9)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        unrelated.add_run(SPACE.sample(rng), list(rng.standard_normal(4)))
+    study = ft.Study(SPACE, max_epochs=10, seed=2, learn_from=[unrelated, earlier])
+    search(study, 40)
+    found = relevance(session_of(study).samples_after(session_of(study).state.decisions), 2)
+    assert found[1] > found[0]
+
+
+def test_other_parameters_and_bounds(earlier):
+    """Shared parameters are used, runs outside the bounds are left out, and other parameters are no obstacle."""
+    space = ft.Space(x=ft.Float(0.4, 2.0), kind=ft.Choice("a", "b", "c"), depth=ft.Int(1, 5))
+    found = summarise_study("old", earlier.runs, space, 10, maximize=False)
+    assert 3 <= len(found.configs) < len(earlier.runs)
+    assert all(set(config) == {"x", "kind", "depth"} for config in found.configs)
+    study = ft.Study(space, max_epochs=10, learn_from=earlier)
+    assert study.ask().config["depth"] in range(1, 6)
+
+
+def test_nothing_to_learn_from_is_an_error(earlier):
+    with pytest.raises(StudyError, match="nothing can be learnt from study 'empty': 0 of its 0 runs"):
+        ft.Study(SPACE, max_epochs=10, learn_from=ft.Study(SPACE, max_epochs=10, name="empty"))
+    with pytest.raises(StudyError, match="takes studies and stores"):
+        ft.Study(SPACE, max_epochs=10, learn_from=[17])
+    with pytest.raises(StudyError, match="at most 10"):
+        ft.Study(SPACE, max_epochs=10, learn_from=[earlier] * 11)
+
+
+def test_a_stored_study_continues_and_replays_without_the_earlier_store(tmp_path, earlier):
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with ft.Study(SPACE, max_epochs=10, name="first", store=old, seed=4) as study:
+        search(study, 30)
+    with ft.Study(SPACE, max_epochs=10, name="next", store=new, learn_from=f"{old}#first") as study:
+        search(study, 12)
+        summaries = study.definition.learn_from
+    for file in tmp_path.glob("old.db*"):
+        file.unlink()
+    with ft.Study(SPACE, max_epochs=10, name="next", store=new, learn_from=f"{old}#first") as study:  # the same call
+        assert study.definition.learn_from == summaries
+        search(study, 4)
+    with ft.Study(SPACE, max_epochs=10, name="next", store=new) as study:  # and one that does not mention it
+        assert study.definition.learn_from == summaries
+        for decision in session_of(study).history().decisions:
+            number = decision.decision.number
+            replayed = session_of(study).replay(number)
+            assert (replayed.config, replayed.to_epoch) == (decision.decision.config, decision.decision.to_epoch)
+    with ft.Study(SPACE, max_epochs=10, name="plain", store=new) as study:
+        search(study, 3)
+    with pytest.raises(StudyError, match="does not learn from other studies"):
+        ft.Study(SPACE, max_epochs=10, name="plain", store=new, learn_from=earlier)
