@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import freezethaw as ft
-from freezethaw.decide.earlier import EarlierInputs, EarlierStudy, relevance
+from freezethaw.decide.earlier import EarlierInputs, EarlierStudy
 from freezethaw.errors import StudyError
 from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.sequential import from_scratch, initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.study import session_of
+from freezethaw.study import read, session_of
 from freezethaw.study.learn_from import SAMPLES, summarise_study
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0), y=ft.Float(1e-4, 1.0, log=True), kind=ft.Choice("a", "b"))
@@ -92,7 +92,7 @@ def test_an_input_without_effect_leaves_the_model_as_it_is(summary):
     wide = np.hstack([plain, EarlierInputs([summary], SPACE).of(plain)])
     losses = tuple(tuple(curve(config, 1 + n % 4, rng)) for n, config in enumerate(configs))
     geometry = Geometry(SPACE.lengths, SPACE.warped)
-    wider = Geometry((*SPACE.lengths, geometry.count), (*SPACE.warped, False))
+    wider = Geometry((*SPACE.lengths, geometry.count), (*SPACE.warped, False), 1)
     observations = Observations(plain, losses, geometry, 10.0)
     samples = initialise(observations, "drift", rng, count=3)
     for values in samples.values:
@@ -130,8 +130,9 @@ def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
         unrelated.add_run(SPACE.sample(rng), list(rng.standard_normal(4)))
     study = ft.Study(SPACE, max_epochs=10, seed=2, learn_from=[unrelated, earlier])
     search(study, 40)
-    found = relevance(session_of(study).samples_after(session_of(study).state.decisions), 2)
-    assert found[1] > found[0]
+    found = read(study).earlier_weights()
+    assert found["old"] > found["noise"]
+    assert 0 < sum(found.values()) < 1
 
 
 def test_other_parameters_and_bounds(earlier):

@@ -90,7 +90,7 @@ class Configurations:
         """Length scale and warping of each column of the features: an earlier study has a length scale of its own."""
         lengths, count = self.union.lengths, len(self.earlier.studies)
         first = max(lengths, default=-1) + 1
-        return Geometry((*lengths, *range(first, first + count)), (*self.union.warped, *(False,) * count))
+        return Geometry((*lengths, *range(first, first + count)), (*self.union.warped, *(False,) * count), count)
 
     def features_of(self, configs: Sequence[Config]) -> Array:
         """(N, columns) of configurations, with the inputs that earlier studies give."""

@@ -37,6 +37,7 @@ class EarlierStudy:
     hyperparameters: Mapping[str, float]  # length scales and warps
     weights: tuple[float, ...]
     constant: float
+    spread: float  # standard deviation of the input over the configurations of its runs
     transform: Transform  # to the losses of that study
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,6 +49,7 @@ class EarlierStudy:
             "hyperparameters": dict(self.hyperparameters),
             "weights": list(self.weights),
             "constant": self.constant,
+            "spread": self.spread,
             "transform": plain,
         }
 
@@ -61,6 +63,7 @@ class EarlierStudy:
             plain["hyperparameters"],
             tuple(plain["weights"]),
             plain["constant"],
+            plain["spread"],
             Transform(**transform),
         )
 
@@ -108,13 +111,14 @@ def translated(config: Config, space: Space) -> Config | None:
         return None
 
 
-def relevance(samples: HyperparameterSamples, count: int) -> Array:
-    """(K,) how much the model uses the input of each of the `count` earlier studies.
+def relevance(samples: HyperparameterSamples, spreads: Sequence[float]) -> Array:
+    """(K,) how much the model uses the input of each earlier study, from the standard deviations of these inputs.
 
-    That is its share of all squared inverse length scales, averaged over the samples. The length scales of these inputs
-    are the last ones.
+    That is its share of the expected squared distance between two configurations, averaged over the samples. The length
+    scales of these inputs are the last ones; a parameter is uniform in the unit cube.
     """
     values = samples.stacked()
     lengths = sorted((int(name.removeprefix("length.")), name) for name in values if name.startswith("length."))
-    inverse = np.stack([values[name] for _, name in lengths], axis=1) ** -2.0
-    return np.asarray(samples.weights @ (inverse / inverse.sum(axis=1, keepdims=True)))[-count:]
+    variances = np.append(np.full(len(lengths) - len(spreads), 1 / 12), np.square(spreads))
+    distance = variances * np.stack([values[name] for _, name in lengths], axis=1) ** -2.0
+    return np.asarray(samples.weights @ (distance / distance.sum(axis=1, keepdims=True)))[-len(spreads) :]

@@ -30,6 +30,10 @@ Values = Mapping[str, float | Array]  # by name: numbers, or arrays with one ent
 PAPER_NOISE_FLOOR = 1e-8
 NOISE_FLOOR = 1e-6  # above the variance of a stalled run
 
+# of the expected loss in an earlier study, whose range of six standard deviations is [0, 1]: losses here are expected
+# to vary about as much as losses there
+EXPECTED_LENGTH = LogNormal(math.log(0.3), 1.0)
+
 BasisFunction = Callable[[Array, Values, float], Array]
 ResidualKernel = Callable[[Array, Array, Values], Array]
 
@@ -108,6 +112,7 @@ class Geometry:
 
     lengths: tuple[int, ...]  # for each column, the index of its length scale
     warped: tuple[bool, ...]  # for each column
+    expected: int = 0  # the last columns are expected losses in earlier studies, each with a length scale of its own
 
     @classmethod
     def plain(cls, dimensions: int) -> Geometry:
@@ -169,7 +174,8 @@ class Specification:
         """A length scale and the warps of its columns: they are correlated, so log-normal ones are updated jointly."""
         together = all(isinstance(p, LogNormal) and p.floor == 0 for p in (self.length_prior, self.warp_prior))
         block = f"dimension.{group}" if together else ""
-        found = [Parameter(f"length.{group}", self.length_prior, "space", block=block, dimension=group)]
+        prior = EXPECTED_LENGTH if group >= geometry.count - geometry.expected else self.length_prior
+        found = [Parameter(f"length.{group}", prior, "space", block=block, dimension=group)]
         if self.warp_prior is not None:
             names = [f"warp.{ab}.{c}" for c in columns if geometry.warped[c] for ab in "ab"]
             found += [Parameter(name, self.warp_prior, "space", block=block, dimension=group) for name in names]

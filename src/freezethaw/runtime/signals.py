@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -23,24 +25,22 @@ class Leaving:
 
     def __init__(self) -> None:
         self._flag = threading.Event()
+        self._deadline = math.inf
         self.why = ""
 
     @contextmanager
     def after(self, seconds: float | None) -> Iterator[None]:
         """Within this context, ask to stop after so many seconds."""
-        if seconds is None:
-            yield
-            return
-        timer = threading.Timer(seconds, self.ask, [TIMEOUT])
-        timer.daemon = True
-        timer.start()
+        self._deadline = math.inf if seconds is None else time.monotonic() + seconds
         try:
             yield
         finally:
-            timer.cancel()
+            self._deadline = math.inf
 
     def __call__(self) -> bool:
         """Whether to stop."""
+        if time.monotonic() >= self._deadline:
+            self.ask(TIMEOUT)
         return self._flag.is_set()
 
     def ask(self, why: str) -> None:

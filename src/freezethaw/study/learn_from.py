@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from freezethaw.decide.earlier import EarlierStudy, translated
+from freezethaw.decide.earlier import EarlierInputs, EarlierStudy, translated
 from freezethaw.decide.inference_cache import one_thread, select
 from freezethaw.errors import StudyError
 from freezethaw.model.forecaster import Forecaster
@@ -91,4 +92,5 @@ def summarise_study(
         weights, constant = asymptote_weights(posterior)
     values = {k: float(v) for k, v in posterior.values.items() if k.startswith(("length.", "warp."))}
     configs = tuple(config for _, config in known)
-    return EarlierStudy(name, configs, values, tuple(weights.tolist()), constant, forecaster.transform)
+    study = EarlierStudy(name, configs, values, tuple(weights.tolist()), constant, 0.0, forecaster.transform)
+    return replace(study, spread=float(EarlierInputs([study], space).of(features).std()))

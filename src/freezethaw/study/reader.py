@@ -198,15 +198,12 @@ class StudyReader:
         return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
 
     def earlier_weights(self, samples: HyperparameterSamples | None = None) -> dict[str, float]:
-        """How much the model uses each earlier study: its share of all squared inverse length scales.
-
-        By default with the current hyperparameter samples.
-        """
-        names = [earlier.name for earlier in self.definition.learn_from]
-        samples = samples or self.samples
-        if not names or samples is None:
+        """How much the model uses each earlier study, from 0 to 1; by default with the current samples."""
+        earlier, samples = self.definition.learn_from, samples or self.samples
+        if not earlier or samples is None:
             return {}
-        return dict(zip(names, relevance(samples, len(names)).tolist(), strict=True))
+        found = relevance(samples, [each.spread for each in earlier])
+        return dict(zip((each.name for each in earlier), found.tolist(), strict=True))
 
     def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
         """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""

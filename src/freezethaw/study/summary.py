@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from freezethaw.decide.earlier import relevance
@@ -28,7 +29,7 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
         "stopped": bool(definition.get("stopped")),
         "banned": list(definition.get("banned", ())),
         "pinned": list(definition.get("pinned", ())),
-        "learns_from": _earlier(study, [earlier["name"] for earlier in definition.get("learn_from", ())]),
+        "learns_from": _earlier(study, definition.get("learn_from", ())),
         "epochs": state.epochs_trained(),
         "training_hours": state.seconds_trained() / 3600,
         "deciding_hours": study.deciding_seconds() / 3600,
@@ -44,12 +45,13 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
     }
 
 
-def _earlier(study: Storage, names: list[str]) -> dict[str, float | None]:
+def _earlier(study: Storage, earlier: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """The earlier studies that this one learns from, with the weight of each in the model; None before any loss."""
-    plain = study.samples() if names else None
+    names, plain = [each["name"] for each in earlier], study.samples() if earlier else None
     if plain is None:
         return dict.fromkeys(names)
-    return dict(zip(names, relevance(HyperparameterSamples.from_dict(plain), len(names)).tolist(), strict=True))
+    weights = relevance(HyperparameterSamples.from_dict(plain), [each["spread"] for each in earlier])
+    return dict(zip(names, weights.tolist(), strict=True))
 
 
 def _pending(study: Storage, state: StudyState) -> list[dict[str, Any]]:
