@@ -59,7 +59,7 @@ def by_tune(task: Task, **named: Any) -> None:
             loss = diary.train_epoch(run.number, epoch, run.config, training)
             run.report(loss, save=training.save)
 
-    with patch.object(session, "decide", diary.timed(session.decide)):
+    with patch.object(session, "decide", diary.timed(session.decide)), suppress(ft.Interrupted):  # `study` says so
         ft.tune(
             train,
             problem.space,

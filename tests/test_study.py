@@ -436,6 +436,6 @@ def test_an_argument_of_tune_of_the_wrong_type_is_named(argument, value):
 
 def test_opening_a_study_that_is_not_there_creates_no_file(tmp_path):
     for store in (tmp_path / "none.db", str(tmp_path / "none.db"), f"sqlite:///{tmp_path}/none.db"):
-        with pytest.raises(ft.StoreError, match="no such file"):
+        with pytest.raises(ft.StoreError, match="the file does not exist"):
             ft.Study.open(store)
     assert not list(tmp_path.iterdir())
