@@ -2,7 +2,7 @@
 
     python -m benchmarks.carried        ratios for each context, and benchmarks/results/carried.json
 
-A context's losses arrive one by one in random order, and the belief is carried along. At the end its predictive medians
+A context's losses arrive one by one in random order, and the samples are updated after each. At the end its predictive medians
 are compared with those of three sets from scratch, of the same size and in the same units: by how much more do they
 differ from them than these differ among each other?
 """
@@ -36,16 +36,16 @@ def prefix(observations: Observations, counts: list[int]) -> Observations:
 
 
 def stream(observations: Observations, model: str, rng: np.random.Generator) -> HyperparameterSamples:
-    """Begin with one loss and carry the belief on, loss by loss, in random order."""
+    """Begin with one loss and update the samples after each further one, in random order."""
     lengths = [len(c) for c in observations.losses]
     order = rng.permutation([i for i, n in enumerate(lengths) for _ in range(n)])
     counts = [0] * len(lengths)
     counts[order[0]] = 1
-    belief = initialise(prefix(observations, counts), model, rng)
+    samples = initialise(prefix(observations, counts), model, rng)
     for run in order[1:]:
         counts[run] += 1
-        belief, _ = update(belief, prefix(observations, counts), rng)
-    return belief
+        samples, _ = update(samples, prefix(observations, counts), rng)
+    return samples
 
 
 def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
@@ -54,10 +54,10 @@ def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
     observations, index = ctx.observations(), {row: i for i, (row, _) in enumerate(ctx.seen)}
     features = tables.load()[name].features
     queries = [(index.get(row, features[row]), epoch) for row, _, epoch in ctx.queries]
-    belief = stream(observations, "drift", np.random.default_rng([seed, 1]))
-    spec = specify("drift", belief.units, observations.geometry, observations.horizon)
-    target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
-    count = len(belief.values)
+    samples = stream(observations, "drift", np.random.default_rng([seed, 1]))
+    spec = specify("drift", samples.units, observations.geometry, observations.horizon)
+    target = Target(gather(observations, samples.units.transform), spec, observations.geometry)
+    count = len(samples.values)
 
     def medians(b: HyperparameterSamples) -> np.ndarray:
         return Forecaster.condition(b, observations).points(queries).quantile([0.5])[0] / ctx.unit
@@ -67,8 +67,8 @@ def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
 
     equal = (-math.log(count),) * count
     fresh = [sample(target, count, np.random.default_rng([seed, 2, i])) for i in range(SETS)]
-    scratch = [medians(HyperparameterSamples("drift", belief.units, unstacked(values), equal, ())) for values in fresh]
-    carried = medians(belief)
+    scratch = [medians(HyperparameterSamples("drift", samples.units, unstacked(values), equal, ())) for values in fresh]
+    carried = medians(samples)
     among = np.mean([rms(scratch[i], scratch[j]) for i in range(SETS) for j in range(i)])
     return float(np.mean([rms(carried, s) for s in scratch])), float(among)
 

@@ -69,7 +69,7 @@ def decisions(epochs: int, runs: int, count: int, seed: int = 0) -> dict[str, fl
         study.enqueue({f"x{i}": float(v) for i, v in enumerate(x)}, to_epoch=int(n))
         study.tell(study.ask(), curve(x, int(n), rng))
         if place % 50 == 10:
-            decide()  # the belief grows up with the data, as in a search
+            decide()  # the samples are updated as in a search
     seconds = [decide() for _ in range(count)]
     warm = seconds[1:]  # the first takes in all that was enqueued
     return {
@@ -87,10 +87,10 @@ def evaluation(epochs: int, runs: int, model: str) -> dict[str, float]:
     configs = rng.random((runs, DIMENSIONS))
     curves = tuple(tuple(curve(x, int(n), rng)) for x, n in zip(configs, lengths(epochs, runs, rng), strict=True))
     observations = Observations(configs, curves, Geometry.plain(DIMENSIONS), float(MAX_EPOCHS))
-    belief = initialise(observations, model, rng, count=1)
-    spec = specify(model, belief.units, observations.geometry, observations.horizon)
-    target = Target(gather(observations, belief.units.transform), spec, observations.geometry)
-    values = belief.stacked()
+    samples = initialise(observations, model, rng, count=1)
+    spec = specify(model, samples.units, observations.geometry, observations.horizon)
+    target = Target(gather(observations, samples.units.transform), spec, observations.geometry)
+    values = samples.stacked()
     posterior = condition(target.curves, spec, values, observations.geometry)
     rows = len(posterior.pseudo_observations.runs)
     matrix = 2.0 * np.eye(rows) + 0.1

@@ -297,10 +297,10 @@ def _kept(best: Best | None, temporary: bool) -> Best | None:
     """
     if best is None or best.checkpoint is None or not temporary:
         return None if best is None else best.detached(best.checkpoint)
-    keeper = _Kept()
-    folder = keeper.folder / best.checkpoint.name
+    copy = _Kept()
+    folder = copy.folder / best.checkpoint.name
     shutil.copytree(best.checkpoint, folder)
-    return best.detached(folder, keeper)
+    return best.detached(folder, copy)
 
 
 class _Kept:
