@@ -2,9 +2,9 @@
 
     python -m benchmarks.carried        ratios for each context, and benchmarks/results/carried.json
 
-A context's losses arrive one by one in random order, and the samples are updated after each. At the end its predictive medians
-are compared with those of three sets from scratch, of the same size and in the same units: by how much more do they
-differ from them than these differ among each other?
+A context's losses arrive one by one in random order, and the samples are updated after each. At the end its predictive
+medians are compared with those of three sets from scratch, of the same size and in the same units: by how much more do
+they differ from them than these differ among each other?
 """
 
 from __future__ import annotations
