@@ -120,10 +120,13 @@ def main() -> None:
         for suite in args.suite
         for name in chosen_tables(suite, args.tables)
     ]
-    found = []
+    raw = records.RAW.parent / "learn_from" / f"{args.earlier}-{args.epochs}-{args.budget}-{args.unrelated}.json"
+    found = records.read(raw)  # what is recorded there is not repeated
+    known = {(each["table"], each["seed"]) for each in found}
     with Pool(args.processes) as pool:
-        for each in pool.imap_unordered(job, jobs):
+        for each in pool.imap_unordered(job, [given for given in jobs if given[:2] not in known]):
             found.append(each)
+            records.save(raw, found)
             print(f"{len(found)} of {len(jobs)}: {each['table']}", flush=True)
     rows = summarise(found)
     shown = [at for at in AT if at in rows[0]]
