@@ -116,3 +116,37 @@ def test_a_planned_run_that_the_user_bans_is_not_advanced(monkeypatch):
         decision = study.ask()
         assert decision.run != banned
         study.tell(decision, [1.0] * decision.epochs, [0.001] * decision.epochs)
+
+
+def planned_start(study):
+    """Train until a decision has planned to start a configuration; that request."""
+    for _ in range(200):
+        starts = [r for r in session_of(study).refresh().requests if r.reason and r.run is None]
+        if starts:
+            return starts[0]
+        study.tell(decision := study.ask(), [1.0] * decision.epochs, [0.001] * decision.epochs)
+    raise AssertionError("no decision planned a new run")
+
+
+def test_a_planned_configuration_outside_changed_bounds_is_not_started(tmp_path, monkeypatch):
+    planned = planned_start(study := search(tmp_path / "plan.db", 60, monkeypatch, deciding=0.005))
+    study.close()
+    x = planned.config["x"]
+    narrower = ft.Space(x=ft.Float(0.0, x / 2) if x > 0.5 else ft.Float((1 + x) / 2, 1.0), y=ft.Float(0.0, 1.0))
+    with ft.Study(narrower, 9, store=tmp_path / "plan.db", seed=2) as changed:
+        for _ in range(10):
+            decision = changed.ask()
+            assert decision.config != planned.config
+            changed.tell(decision, [1.0] * decision.epochs, [0.001] * decision.epochs)
+        assert planned.number not in [r.number for r in session_of(changed).refresh().requests]
+
+
+def test_a_planned_configuration_that_the_user_starts_is_started_once(monkeypatch):
+    planned = planned_start(study := search(None, 60, monkeypatch, deciding=0.005))
+    study.enqueue(planned.config)
+    started = []
+    for _ in range(12):
+        decision = study.ask()
+        started += [decision.run] if decision.kind == "start" and decision.config == planned.config else []
+        study.tell(decision, [1.0] * decision.epochs, [0.001] * decision.epochs)
+    assert len(started) == 1
