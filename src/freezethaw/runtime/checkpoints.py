@@ -100,6 +100,9 @@ class CheckpointManager:
 
         One that is damaged, missing or of another run is marked so, with an event, and never returned.
         """
+        if not self._study.checkpoints(lease.run):
+            yield None
+            return
         home = self._of_run(lease.run)
         with tempfile.TemporaryDirectory(prefix=".loading-", dir=self._files.temporary(home)) as folder:
             name = f"{home}/{Path(folder).name}"
