@@ -23,7 +23,7 @@ def shown(default: object) -> str:
     """A default as the page shows it; nothing where there is none."""
     if default in (inspect.Parameter.empty, dataclasses.MISSING):
         return ""
-    return '`"{}"`'.format(default) if isinstance(default, str) else f"`{default}`"
+    return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"
 
 
 def arguments() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The wheel, as a new user gets it: built, installed without extras into an empty environment, imported. And the sdist."""
+"""The wheel, as a new user gets it: built, installed without extras into an empty environment, imported; the sdist."""
 
 from __future__ import annotations
 
