@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from benchmarks import records
 from benchmarks.ablation import LINES
-from benchmarks.constants import FACTORS, SHORT, summarise
-from benchmarks.constants import gather as gathered
 from benchmarks.ours import Setup
 from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather, paired
 
@@ -39,9 +37,8 @@ OTHERS = {  # other kinds of simulations: mode, axis, milestone, and our method 
     "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
     "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
 }
-CONSTANTS_BASELINE = "freezethaw (SWEEPS-2)"  # the default when the constants were simulated
 FORMAT_ONLY = ("Benchmarks, experiments and errors: plain wording", "Benchmarks: one summary per benchmark")
-SUMMARIES = ("regret.json", "constants.json")  # whose groups have commits of their own
+SUMMARIES = ("regret.json",)  # whose groups have commits of their own
 Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, simulations
 
 
@@ -81,7 +78,7 @@ def regret_table(found: Regrets) -> str:
 
 def rivals_table(every: list[dict[str, Any]]) -> str:
     """Every rival that was run, beside ours in the same simulations; errors are over tables, not over simulations."""
-    lines = ["| suite | rival | tables | simulations | rival's regret | ours | ours is lower by |", "|---" * 7 + "|"]
+    lines = ["| suite | rival | tables, simulations | rival's regret | ours is lower by |", "|---" * 5 + "|"]
     for suite in SUITES:
         simulations = gather(every, suite, "candidates", "regret")
         ours = simulations[OURS]
@@ -92,16 +89,13 @@ def rivals_table(every: list[dict[str, Any]]) -> str:
                 if len(both) < 2:  # one table has no error
                     continue
                 theirs, own = (np.array([np.mean(v, axis=0)[k] for v in both.values()]) for k in (0, 1))
-                regrets.append((theirs.mean(), own.mean()))
+                regrets.append(f"{theirs.mean():.2f}")
                 error = float((theirs - own).std(ddof=1) / np.sqrt(len(both)))
                 gains.append(f"{float((theirs - own).mean()):+.2f} ± {error:.2f}")
                 count, tables = sum(len(v) for v in both.values()), len(both)
-            cells = [" / ".join(f"{pair[k]:.2f}" for pair in regrets) for k in (0, 1)]
             if gains:
-                name = METHODS.get(method, method)
-                lines.append(
-                    f"| {NAMES[suite]} | {name} | {tables} | {count} | {' | '.join(cells)} | {' / '.join(gains)} |"
-                )
+                first = f"| {NAMES[suite]} | {METHODS.get(method, method)} | {tables}, {count} |"
+                lines.append(f"{first} {' / '.join(regrets)} | {' / '.join(gains)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -188,24 +182,6 @@ def policies_table(every: list[dict[str, Any]]) -> str:
             gains = [gain for at in AT[1:] if (gain := paired(simulations[OURS], simulated, at)) is not None]
             gained = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
             lines.append(f"| `{policy}` | {NAMES[suite]} | {len(simulated)} | {regret} | {gained} |")
-    return "\n".join(lines) + "\n"
-
-
-def constants_table() -> str:
-    """What halving and doubling each constant gains, over all suites together."""
-    simulations = gathered(records.published(RESULTS / "constants.json"), list(SUITES), "candidates")
-    found = summarise(simulations, list(SHORT), CONSTANTS_BASELINE)
-    head = " | ".join(f"x {factor:g}: simulations | gain after 100 / 200 / 300 epochs" for factor in FACTORS)
-    lines = [f"| constant | {head} |", "|---" * 5 + "|"]
-    for short, name in SHORT.items():
-        cells = []
-        for factor in FACTORS:
-            line = found.get(f"{short} x {factor:g}")
-            gains = [line["gain"][str(at)] for at in AT[2:]] if line else []
-            told = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
-            cells += [str(line["simulations"]), told] if line else ["", ""]
-        if any(cells) and short not in CONSTANTS_BASELINE:
-            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -368,7 +344,6 @@ def tables() -> dict[str, str]:
         "rivals": rivals_table(every) + source("regret.json"),
         "others": others_table(every) + source("regret.json"),
         "later": later_table(every) + source("regret.json"),
-        "constants": constants_table() + source("constants.json"),
         "forecast": forecast_table() + source("forecast.json"),
         "ftpfn": ftpfn_table() + source("forecast_ftpfn.json"),
         "beyond": beyond_table(every) + source("forecast.json", "regret.json", "carried.json"),
