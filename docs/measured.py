@@ -1,4 +1,4 @@
-"""Fill in the tables of benchmarks.md and theory.md from benchmarks/results: `python -m docs.measured`."""
+"""Fill in the tables of benchmarks.md from benchmarks/results: `python -m docs.measured`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from benchmarks import records
 from benchmarks.ablation import LINES
-from benchmarks.constants import FACTORS, SHORT, summarise
-from benchmarks.constants import gather as gathered
 from benchmarks.ours import Setup
 from benchmarks.report import ASHA, OURS, SUITES, at_milestone, gather, paired
 
@@ -19,7 +17,7 @@ from docs.one_decision import filled
 from freezethaw import figures
 from freezethaw.figures.style import COLOURS, graph_objects
 
-PAGE, THEORY = Path(__file__).parent / "benchmarks.md", Path(__file__).parent / "theory.md"
+PAGE = Path(__file__).parent / "benchmarks.md"
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 AT = (25, 50, 100, 200, 300)
@@ -39,8 +37,8 @@ OTHERS = {  # other kinds of simulations: mode, axis, milestone, and our method 
     "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
     "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
 }
-CONSTANTS_BASELINE = "freezethaw (SWEEPS-2)"  # the default when the constants were simulated
-SUMMARIES = ("regret.json", "constants.json")  # whose groups have commits of their own
+FORMAT_ONLY = ("Benchmarks, experiments and errors: plain wording", "Benchmarks: one summary per benchmark")
+SUMMARIES = ("regret.json",)  # whose groups have commits of their own
 Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, simulations
 
 
@@ -75,6 +73,56 @@ def regret_table(found: Regrets) -> str:
         cells = [" / ".join(f"{methods[m][at][0]:.2f}" for at in AT[1:]) if m in methods else "" for m in METHODS]
         simulations = methods["freezethaw"][AT[-1]][2]
         lines.append(f"| {NAMES[suite]} | {simulations} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def rivals_table(every: list[dict[str, Any]]) -> str:
+    """Every rival that was run, beside ours in the same simulations; errors are over tables, not over simulations."""
+    lines = ["| suite | rival | tables, simulations | rival's regret | ours is lower by |", "|---" * 5 + "|"]
+    for suite in SUITES:
+        simulations = gather(every, suite, "candidates", "regret")
+        ours = simulations[OURS]
+        for method in sorted(m for m in simulations if not m.startswith(OURS)):
+            regrets, gains, count, tables = [], [], 0, 0
+            for at in AT[1:]:
+                both = _same(at_milestone(simulations[method], at), at_milestone(ours, at))
+                if len(both) < 2:  # one table has no error
+                    continue
+                theirs, own = (np.array([np.mean(v, axis=0)[k] for v in both.values()]) for k in (0, 1))
+                regrets.append(f"{theirs.mean():.2f}")
+                error = float((theirs - own).std(ddof=1) / np.sqrt(len(both)))
+                gains.append(f"{float((theirs - own).mean()):+.2f} ± {error:.2f}")
+                count, tables = sum(len(v) for v in both.values()), len(both)
+            if gains:
+                first = f"| {NAMES[suite]} | {METHODS.get(method, method)} | {tables}, {count} |"
+                lines.append(f"{first} {' / '.join(regrets)} | {' / '.join(gains)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _same(theirs: dict[Any, float], ours: dict[Any, float]) -> dict[str, list[tuple[float, float]]]:
+    """Pairs of regrets by table; a rival recorded as means over seeds (seed -1) is paired with our mean."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for (table, seed), regret in theirs.items():
+        if seed < 0:
+            own = [r for (other, _), r in ours.items() if other == table]
+            pair = [(regret, float(np.mean(own)))] if own else []
+        else:
+            pair = [(regret, ours[table, seed])] if (table, seed) in ours else []
+        if pair:
+            found.setdefault(table, []).extend(pair)
+    return found
+
+
+def ftpfn_table() -> str:
+    """The default model beside FT-PFN: log-likelihood, and squared error in thousandths."""
+    lines = ["| suite | queries | default | FT-PFN |", "|---" * 4 + "|"]
+    for suite, queries in kept("forecast_ftpfn.json")["results"].items():
+        for kind, name in (("later", "later losses"), ("unseen", "unseen configurations")):
+            cells = [
+                f"{queries[kind][m]['log_likelihood']:.2f} / {1000 * queries[kind][m]['squared_error']:.2f}"
+                for m in ("drift", "ft-pfn")
+            ]
+            lines.append(f"| {NAMES[suite]} | {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -134,24 +182,6 @@ def policies_table(every: list[dict[str, Any]]) -> str:
             gains = [gain for at in AT[1:] if (gain := paired(simulations[OURS], simulated, at)) is not None]
             gained = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
             lines.append(f"| `{policy}` | {NAMES[suite]} | {len(simulated)} | {regret} | {gained} |")
-    return "\n".join(lines) + "\n"
-
-
-def constants_table() -> str:
-    """What halving and doubling each constant gains, over all suites together."""
-    simulations = gathered(records.published(RESULTS / "constants.json"), list(SUITES), "candidates")
-    found = summarise(simulations, list(SHORT), CONSTANTS_BASELINE)
-    head = " | ".join(f"x {factor:g}: simulations | gain after 100 / 200 / 300 epochs" for factor in FACTORS)
-    lines = [f"| constant | {head} |", "|---" * 5 + "|"]
-    for short, name in SHORT.items():
-        cells = []
-        for factor in FACTORS:
-            line = found.get(f"{short} x {factor:g}")
-            gains = [line["gain"][str(at)] for at in AT[2:]] if line else []
-            told = " / ".join(f"{g['difference']:+.2f} ± {g['error']:.2f}" for g in gains)
-            cells += [str(line["simulations"]), told] if line else ["", ""]
-        if any(cells) and short not in CONSTANTS_BASELINE:
-            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -268,7 +298,8 @@ def source(*names: str) -> str:
             dates = [group["recorded"].rpartition(" ")[2] for group in kept(name)["groups"] if "recorded" in group]
             found.append(f"`{name}`, recorded until {max(dates)}; the file has the commit of each method")
             continue
-        command = ["git", "log", "-1", "--format=%h of %cs", "--", str(RESULTS / name)]
+        others = [f"--grep={title}" for title in FORMAT_ONLY]  # commits that measured nothing
+        command = ["git", "log", "-1", "--format=%h of %cs", "--invert-grep", *others, "--", str(RESULTS / name)]
         said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=RESULTS)  # noqa: S603 - git
         commit = said.stdout.strip()
         found.append(f"`{name}`, commit {commit}")
@@ -297,31 +328,38 @@ def picture(found: Regrets) -> Any:
     return figure.update_layout(template="plotly_white", legend=legend, margin={"t": 40, "b": 90, "l": 70, "r": 20})
 
 
-def fill(page: Path, tables: dict[str, str]) -> None:
+def fill(page: Path, found: dict[str, str]) -> None:
     """Put tables between their marks."""
     text = page.read_text(encoding="utf-8")
-    for mark, table in tables.items():
+    for mark, table in found.items():
         text = filled(text, mark, table)
     page.write_text(text, encoding="utf-8")
 
 
-def main() -> None:
-    """Fill in the page, and draw its picture."""
-    regret, every = regrets(), records.published()
-    tables = {
-        "regret": regret_table(regret) + source("regret.json"),
+def tables() -> dict[str, str]:
+    """All tables of the page, by the name of their mark."""
+    every = records.published()
+    return {
+        "regret": regret_table(regrets()) + source("regret.json"),
+        "rivals": rivals_table(every) + source("regret.json"),
         "others": others_table(every) + source("regret.json"),
         "later": later_table(every) + source("regret.json"),
-        "constants": constants_table() + source("constants.json"),
         "forecast": forecast_table() + source("forecast.json"),
+        "ftpfn": ftpfn_table() + source("forecast_ftpfn.json"),
+        "beyond": beyond_table(every) + source("forecast.json", "regret.json", "carried.json"),
+        "ablation": ablation_table(every) + source("regret.json"),
+        "policies": policies_table(every) + source("regret.json"),
         "latency": latency_table() + source("latency.json"),
         "endurance": endurance_table() + source("endurance.json"),
         "store": store_table() + source("store.json"),
         "faults": faults_table() + source("faults.json", "faults_runtime.json"),
     }
-    fill(PAGE, tables)
-    fill(THEORY, {"beyond": beyond_table(every), "ablation": ablation_table(every), "policies": policies_table(every)})
-    print(figures.write_png(picture(regret), IMAGES / "regret.png", 1100, 440, scale=1.5))
+
+
+def main() -> None:
+    """Fill in the page, and draw its picture."""
+    fill(PAGE, tables())
+    print(figures.write_png(picture(regrets()), IMAGES / "regret.png", 1100, 440, scale=1.5))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ SHOWN = 6  # of the basket
 def play() -> tuple[ft.Study, ft.Decision]:
     """The study at that decision, which is not carried out yet."""
     demo = runpy.run_path(str(DIGITS))
-    study = ft.Study(demo["SPACE"], max_epochs=demo["MAX_EPOCHS"], seed=0)
+    study = ft.Study(demo["SPACE"], max_epochs=demo["MAX_EPOCHS"], bounds=(0, None), seed=0)
     networks: dict[int, object] = {}
     last: dict[int, int] = {}
     while True:

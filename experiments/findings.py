@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import mannwhitneyu, ttest_ind
 
 from experiments import results
 from experiments.methods import METHODS, TITLES
@@ -80,6 +81,36 @@ def speed(records: Sequence[StudySummary]) -> str:
     head = [
         "Problem", "Method", "Final lowest loss", "Epochs to the baseline's final loss (median)",
         "Studies that reach it", "Times fewer epochs (median)", "Spread over studies that reach it",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def medians(records: Sequence[StudySummary]) -> str:
+    """Median, best and worst final loss; a test against the baseline; epochs to the best study of the baseline."""
+    rows = []
+    for problem in problems_in(records):
+        baseline = [r.lowest[-1] for r in of(records, problem, "baseline")]
+        for method in METHODS:
+            found = of(records, problem, method)
+            if not found:
+                continue
+            ends = [r.lowest[-1] for r in found]
+            compared = method != "baseline" and min(len(ends), len(baseline)) > 1
+            best = float(np.median([r.epochs_to(min(baseline)) for r in found])) if baseline else np.inf
+            rows.append(
+                [
+                    PROBLEMS[problem].title if method == "paper" else "",
+                    TITLES[method],
+                    f"{np.median(ends):.5g}",
+                    f"{min(ends):.5g} to {max(ends):.5g}",
+                    f"{ttest_ind(ends, baseline, equal_var=False).pvalue:.2g}" if compared else "",
+                    f"{mannwhitneyu(ends, baseline).pvalue:.2g}" if compared else "",
+                    f"{found[0].budget / best:.1f}" if np.isfinite(best) else NEVER,
+                ]
+            )
+    head = [
+        "Problem", "Method", "Median final loss", "Best to worst study", "p against the baseline (Welch)",
+        "p (Mann-Whitney)", "Times fewer epochs to the best baseline study (median)",
     ]  # fmt: skip
     return table(head, rows)
 
@@ -189,7 +220,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def parts(summary: Summary) -> dict[str, str]:
     """All tables that have results, by the name of their mark."""
-    makers: dict[str, Callable[[Sequence[StudySummary]], str]] = {"speed": speed, "visits": visits, "time": time_spent}
+    makers: dict[str, Callable[[Sequence[StudySummary]], str]] = {
+        "speed": speed,
+        "medians": medians,
+        "visits": visits,
+        "time": time_spent,
+    }
     found = {name: make(summary.studies) for name, make in makers.items()} if summary.studies else {}
     return found | ({"ends": ends(summary.forecasts)} if summary.forecasts else {})
 

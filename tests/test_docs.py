@@ -35,14 +35,16 @@ def resolve(name):
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 WAY = DESIGN[DESIGN.index("## The way of one epoch") : DESIGN.index("## Promises")]
 FUNCTIONS = sorted({name for row in table() for name in re.findall(r"`([\w.]+)`", row[2])})
+LAYERS = ("decide", "losses", "model", "policy", "study")
+NAMED = sorted(set(re.findall(rf"`((?:{'|'.join(LAYERS)})\.[\w.]+)`", THEORY)) - set(FUNCTIONS))
 PLACES = sorted({name for name in re.findall(r"`([a-z_]+\.[\w.]+)`", WAY) if not name.startswith("make")})
 TESTS = sorted(set(re.findall(r"`(tests/[^`]+)`", THEORY)))
 
 
 def test_every_equation_has_its_row():
     equations = [row[0] for row in table()]
-    numbers = [int(e.split()[0]) for e in equations if e[0].isdigit()]
-    assert numbers == list(range(1, 22))
+    numbers = [int(number) for e in equations if e[0].isdigit() for number in re.findall(r"\d+", e)]
+    assert sorted(numbers) == list(range(1, 22))
     assert "Algorithm 1" in equations
     for row in table():
         assert len(row) == 4
@@ -54,6 +56,11 @@ def test_every_equation_has_its_row():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_named_exists(name):
     assert callable(resolve(name))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_name_in_the_text_exists(name):
+    assert resolve(name)
 
 
 @pytest.mark.parametrize("name", PLACES)

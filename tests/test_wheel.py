@@ -1,4 +1,4 @@
-"""The wheel, as a new user gets it: built, installed without extras into an empty environment, imported."""
+"""The wheel, as a new user gets it: built, installed without extras into an empty environment, imported; the sdist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import re
 import resource
 import subprocess
 import sys
+import tarfile
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -41,6 +43,43 @@ def test_the_wheel_has_all_it_needs_and_no_tests(wheel):
     tests = [name for name in names if "test" in name.replace("study/backtest.py", "")]
     assert not tests + [name for name in names if name.endswith((".db", ".pyc"))]
     assert wheel.stat().st_size < 1_000_000
+
+
+@pytest.fixture(scope="module")
+def source_files(tmp_path_factory):
+    """The names of the files of the source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder / "hatchling", *needed]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and not os.environ.get("FREEZETHAW_CI"):
+        pytest.skip("the source distribution cannot be built here: no network?")
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", folder / "out"]
+    environment = os.environ | {"PYTHONPATH": str(folder / "hatchling")}
+    subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    with tarfile.open(folder / "out" / f"freezethaw-{ft.__version__}.tar.gz") as archive:
+        return [name.partition("/")[2] for name in archive.getnames()]
+
+
+def test_the_sdist_has_the_sources_and_tests_and_no_results(source_files):
+    for wanted in (
+        "src/freezethaw/py.typed",
+        "tests/test_wheel.py",
+        "LICENSE",
+        "README.md",
+        "CITATION.cff",
+        "Makefile",
+    ):
+        assert wanted in source_files
+    assert {name.split("/")[0] for name in source_files} >= {"src", "tests", "docs", "benchmarks", "examples"}
+    unwanted = re.compile(r"(benchmarks|experiments)/results/|docs/(_build|reference)/|\.venv/|__pycache__|build/")
+    assert not [name for name in source_files if unwanted.match(name)]
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f"version: {ft.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert (ROOT / "CHANGELOG.md").read_text("utf-8").startswith(f"# Changelog\n\n## {ft.__version__}\n")
 
 
 @pytest.mark.slow

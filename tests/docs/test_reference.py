@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import freezethaw as ft
-from docs import reference
+from docs import reference, settings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
@@ -73,6 +73,20 @@ def test_every_field_of_the_settings_is_on_their_page():
     kinds = (ft.Budget, ft.Checkpoints, ft.Prices)
     fields = [f"{kind.__name__}.{field.name}" for kind in kinds for field in dataclasses.fields(kind)]
     assert [row.strip("`") for row in rows("## Budget", "## Environment")] == fields
+
+
+def test_the_defaults_on_the_page_are_those_of_the_code():
+    """`python -m docs.settings` writes them."""
+    assert settings.filled(SETTINGS) == SETTINGS
+    assert settings.MISSING not in SETTINGS
+
+
+def test_a_wrong_default_and_a_setting_without_a_row_are_noticed():
+    wrong = SETTINGS.replace("| `workers` | `1` |", "| `workers` | `2` |")
+    assert wrong != SETTINGS
+    assert settings.filled(wrong) == SETTINGS
+    without = "\n".join(line for line in SETTINGS.splitlines() if not line.startswith("| `Budget.target`"))
+    assert f"| `Budget.target` | `None` | {settings.MISSING} |" in settings.filled(without)
 
 
 def test_every_variable_of_the_environment_is_on_the_page():

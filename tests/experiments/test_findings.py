@@ -99,7 +99,7 @@ def test_the_tables_hold_what_was_measured(kept):
 def test_the_page_has_a_place_for_every_table_and_keeps_the_rest(kept, ends):
     (kept / results.FORECASTS).write_text(json.dumps(ends))
     found = findings.parts(results.summary_of(kept))
-    assert set(found) == {"speed", "visits", "time", "ends"}
+    assert set(found) == {"speed", "medians", "visits", "time", "ends"}
     page = findings.PAGE.read_text(encoding="utf-8")
     full = findings.filled(page, found)
     assert findings.filled(full, found) == full

@@ -176,18 +176,25 @@ def test_a_run_with_no_epoch_changes_nothing(seed):
 @settings(max_examples=25, deadline=None)
 @given(seeds, st.floats(-5.0, 5.0))
 def test_shifting_losses_and_mean_shifts_forecasts(seed, shift):
+    """By the same amount at every epoch; with a tilt, by as much as the basis function of the level says."""
     small = Small(seed)
+    v, horizon = small.values, small.specification.horizon
+    basis = dense_basis(1, v["alpha"], v["beta"], horizon, v.get("tilt", 0.0))
+
+    def shifted(t):
+        return shift * basis(t)[:, 0]
+
     here = small.posterior()
-    moved = small.posterior(
-        values={**small.values, "mean": small.values["mean"] + shift}, losses=[y + shift for y in small.losses]
-    )
+    losses = [y + shifted(t[: len(y)]) for t, y in zip(small.epochs, small.losses, strict=True)]
+    moved = small.posterior(values={**v, "mean": v["mean"] + shift}, losses=losses)
     scale = small.spread + abs(shift)
     small.close(moved.log_evidence, here.log_evidence, (len(small.y) + abs(here.log_evidence)) * scale)
     a, b = here.losses(0, [2.0, 30.0]), moved.losses(0, [2.0, 30.0])
-    small.close(b.mean, a.mean + shift, scale)
+    small.close(b.mean, a.mean + shifted([2.0, 30.0]), scale)
     small.close(b.covariance, a.covariance, scale)
     new = small.rng.random(small.configs.shape[1])
-    small.close(moved.asymptotes(configs=new).mean, here.asymptotes(configs=new).mean + shift, scale)
+    expected = here.asymptotes(configs=new).mean + shifted([horizon])
+    small.close(moved.asymptotes(configs=new).mean, expected, scale)
 
 
 def test_observing_where_it_was_predicted_does_not_move_the_mean_and_narrows_the_variance():

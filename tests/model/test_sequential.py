@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +12,11 @@ from benchmarks import carried, tables
 from benchmarks.carried import prefix, stream
 
 from freezethaw.errors import ModelError
+from freezethaw.losses import Transform
 from freezethaw.model import sequential
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.model.inference import moves
 from freezethaw.model.loss_units import LossUnits, Observations, gather, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.sequential import from_scratch, initialise, update
@@ -59,6 +63,110 @@ def test_weights_are_the_predictive_densities_while_the_units_stay(model, monkey
     monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
     updated, _ = update(samples, after, np.random.default_rng(1))
     np.testing.assert_allclose(updated.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
+
+
+def affine(slope, shift, lowest=-9.0, highest=9.0):
+    """Units in which the loss y is slope * y + shift."""
+    transform = Transform(1.0, (0.0, 1.0), (shift, shift + slope), (slope, slope), cap=1e9)
+    return LossUnits(transform, lowest, highest, 100)
+
+
+MAPPED = {"level.variance": 4, "drop.variance": 4, "drift.variance": 4, "smooth.variance": 4, "noise": 4}
+
+
+@pytest.mark.parametrize("model", ["paper", "drift", "luck"])
+def test_in_new_units_variances_have_the_squared_slope_and_the_mean_also_the_shift(model):
+    """From y to 2 y - 3: a value of 0.25 becomes 1, a mean of 0.25 becomes -2.5, and all else stays."""
+    observations, old, new = falling(), affine(1.0, 0.0), affine(2.0, -3.0)
+    target = sequential._target(observations, model, new)
+    values = {p.name: np.array([0.25, 0.5]) for p in target.parameters}
+    mapped = sequential._in_new_units(values, old, new, observations, target)
+    assert mapped.keys() == values.keys()
+    if model == "paper":
+        np.testing.assert_allclose(mapped.pop("mean"), [-2.5, -2.0])
+    for name, value in mapped.items():
+        np.testing.assert_allclose(value, MAPPED.get(name, 1) * values[name], err_msg=name)
+
+
+def test_a_mean_outside_the_range_of_the_new_units_is_moved_to_its_end():
+    observations, old, new = falling(), affine(1.0, 0.0), affine(2.0, -3.0, lowest=-1.0, highest=1.0)
+    target = sequential._target(observations, "paper", new)
+    values = {p.name: np.array([0.25]) for p in target.parameters}
+    assert sequential._in_new_units(values, old, new, observations, target)["mean"].tolist() == [-1.0]
+
+
+def moving(monkeypatch, moved, share=1.0):
+    """The next update moves these samples, by this share of the moves of a sweep."""
+
+    def schedule(first, target, count, rng):
+        every = moves(target.parameters)
+        return np.array(moved, dtype=int), every[: round(share * len(every))]
+
+    monkeypatch.setattr(sequential, "_schedule", schedule)
+
+
+def weighted(model, logs):
+    """Samples of as many losses as `falling` has, with these log weights."""
+    samples = initialise(falling(), model, np.random.default_rng(0), count=len(logs))
+    return replace(samples, log_weights=tuple(logs))
+
+
+@pytest.mark.parametrize("model", ["paper", "drift"])
+def test_a_sample_that_was_moved_by_a_whole_sweep_has_the_average_weight(model, monkeypatch):
+    monkeypatch.setattr(sequential, "sample_count", lambda model, losses: 4)
+    logs = np.log([0.4, 0.3, 0.2, 0.1])
+    moving(monkeypatch, [0, 3])
+    updated, _ = update(weighted(model, logs), falling(), np.random.default_rng(1))
+    np.testing.assert_allclose(updated.weights, [0.25, 0.3, 0.2, 0.25], rtol=1e-6)  # these add up to one
+
+
+def test_a_sample_that_was_moved_by_half_a_sweep_is_half_way_there_in_log_weight(monkeypatch):
+    monkeypatch.setattr(sequential, "sample_count", lambda model, losses: 4)
+    samples = weighted("drift", np.log([0.4, 0.3, 0.2, 0.1]))
+    moving(monkeypatch, [3], share=0.5)
+    updated, _ = update(samples, falling(), np.random.default_rng(1))
+    expected = np.array([0.4, 0.3, 0.2, np.sqrt(0.1 * 0.25)])
+    np.testing.assert_allclose(updated.weights, expected / expected.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["paper", "drift"])
+@pytest.mark.parametrize("moved", [[], [1], [0, 1, 2, 3]])
+def test_the_stored_evidence_is_that_of_the_stored_values(model, moved, monkeypatch):
+    """The next weights are relative to it."""
+    monkeypatch.setattr(sequential, "sample_count", lambda model, losses: 4)
+    samples = weighted(model, np.log([0.4, 0.3, 0.2, 0.1]))
+    longer = replace(falling(), losses=(*falling().losses[:-1], (*falling().losses[-1], 0.5)))
+    moving(monkeypatch, moved)
+    for observations in (falling(), longer):
+        samples, forecaster = update(samples, observations, np.random.default_rng(1))
+        fresh = sequential._target(observations, model, samples.units).log_evidence(samples.stacked())
+        np.testing.assert_allclose(samples.log_evidences, fresh, rtol=1e-8)
+        np.testing.assert_allclose(forecaster.posterior.log_evidence, fresh, rtol=1e-8)
+
+
+def test_the_first_samples_have_equal_weights_and_the_evidence_of_their_values():
+    samples = initialise(falling(), "drift", np.random.default_rng(0))
+    np.testing.assert_allclose(samples.weights, 1 / 20)
+    fresh = sequential._target(falling(), "drift", samples.units).log_evidence(samples.stacked())
+    np.testing.assert_allclose(samples.log_evidences, fresh)
+
+
+def test_the_weights_stay_in_new_units(monkeypatch):
+    """Evidences in different units cannot be compared, so the losses that came with the new units do not reweight."""
+    monkeypatch.setattr(sequential, "sample_count", lambda model, losses: 4)
+    samples = weighted("drift", np.log([0.4, 0.3, 0.2, 0.1]))
+    moving(monkeypatch, [])
+    far = replace(falling(), losses=(*falling().losses[:-1], (*falling().losses[-1], -5.0)))
+    updated, _ = update(samples, far, np.random.default_rng(1))
+    assert updated.units != samples.units
+    np.testing.assert_allclose(updated.weights, [0.4, 0.3, 0.2, 0.1])
+
+
+def test_the_power_of_tempering_is_the_largest_that_keeps_half():
+    """Weights 1, a, a, a have an effective size of two if 3 a^2 + 6 a = 1, and then the first is 0.683 of the sum."""
+    a = (math.sqrt(48) - 6) / 6
+    found = np.exp(sequential.tempered(np.array([0.0, -50.0, -50.0, -50.0])))
+    np.testing.assert_allclose(found, np.array([1.0, a, a, a]) / (1 + 3 * a), rtol=1e-4)
 
 
 def test_tempering_leaves_good_weights_alone_and_keeps_half_of_the_samples():
