@@ -40,7 +40,7 @@ def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
     """On one table of real curves. The measure over many is `python -m benchmarks.carried`; samples that are reweighted
     but never updated, the mutant here, are far outside.
     """
-    name = "lcbench/167185"
+    name = "taskset/FixedTextRNNClassification_imdb_patch32_GRU64_avg_bs128"
     apart, among = carried.compare(name, runs=8)
     monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
     stale, _ = carried.compare(name, runs=8)
