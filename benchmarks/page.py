@@ -1,8 +1,8 @@
 """Does opening the page slow or lock a running study? Many writers to one store, without the page and with it open.
 
 Writers record losses as in `benchmarks.store`. In every second round `freezethaw dashboard` serves the store in a
-process of its own, and several clients do what an open page does: listen for changes, and fetch the live part and the
-figures again and again.
+process of its own, and several clients do what an open page does: listen for changes, and fetch its records and figures
+again and again.
 
     python -m benchmarks.page [--processes 64] [--clients 4] [--seconds 10] [--rounds 3]
 """
@@ -32,7 +32,7 @@ from benchmarks.store import MAX_EPOCHS, SPACE, measure, ours
 RESULTS = Path(__file__).parent / "results" / "page.json"
 PAUSE = 2.0  # seconds between two looks of a page that follows a study
 LOOKS = (
-    "/studies/bench", "/studies/bench/live", "/api/studies/bench",
+    "/studies/bench", "/studies/bench/runs", "/api/studies/bench",
     "/api/studies/bench/figures/curves?forecasts=no", "/api/studies/bench/figures/curves",
     "/api/studies/bench/figures/best_loss", "/api/studies/bench/figures/timeline",
     "/api/studies/bench/figures/run_asymptotes",

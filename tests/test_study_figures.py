@@ -143,7 +143,7 @@ def test_past_forecasts_are_counted(searched):
 
 
 def test_a_basket_shows_its_reason_and_a_missing_one_is_refused(searched):
-    assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.meta["subtitle"]
+    assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.title.text
     requested = make()
     requested.enqueue({"rate": 0.1, "<b>kind</b>": "adam", "width": 3})
     requested.ask()
