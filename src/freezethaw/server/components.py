@@ -68,7 +68,8 @@ def table(caption: str, heads: Sequence[str], rows: str, numbers: Collection[str
 def choice(name: str, text: str, options: Sequence[tuple[str, str]]) -> str:
     """A choice above a figure, sent as an option of its URL."""
     shown = "".join(f'<option value="{escape(value)}">{escape(label)}</option>' for value, label in options)
-    return f'<label class="choice">{escape(text)} <select data-option="{escape(name)}">{shown}</select></label>'
+    named = f'data-option="{escape(name)}" aria-label="{escape(text)}"'
+    return f'<label class="choice">{escape(text)} <select {named}>{shown}</select></label>'
 
 
 AGAINST = choice("against", "against", [(value, value) for value in ("epochs", "hours", "cost")])

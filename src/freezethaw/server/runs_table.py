@@ -230,7 +230,7 @@ class RunsTable:
         kept = f'<input type="hidden" name="sort" value="{escape(chosen.sort)}">'
         kept += '<input type="hidden" name="order" value="descending">' if chosen.descending else ""
         return f"""<form method="get" action="/studies/{key}/runs" class="filter" data-inplace="filter" role="search">
-{kept}<label>State <select name="state">{states}</select></label><label class="grow">Text
+{kept}<label>State <select name="state" aria-label="State">{states}</select></label><label class="grow">Text
 <input name="text" type="search" value="{escape(chosen.text)}" placeholder="run, state or value"></label>
 <button class="main">Filter</button><a class="button" href="/studies/{key}/runs">Clear</a>
 <details{" open" if chosen.limits else ""}><summary>Ranges</summary><div class="limits">{limits}</div></details>

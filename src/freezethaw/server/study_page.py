@@ -43,7 +43,7 @@ FIGURES = {
     "p_min": "Probability of the minimum",
     "forecast_calibration": "Calibration of past forecasts",
 }
-TOP = choice("shown", "best", [(str(n), str(n)) for n in (5, 1, 10, 20, 50)])
+TOP = choice("shown", "best runs", [(str(n), str(n)) for n in (5, 1, 10, 20, 50)])
 SCALES = (
     '<label class="check"><input type="checkbox" data-log="y">log {metric}</label>'
     '<label class="check"><input type="checkbox" data-log="x">log epochs</label>'
@@ -175,7 +175,7 @@ def _decisions(now: Snapshot) -> str:
 
 def _parameters(now: Snapshot) -> str:
     names = [(name, name) for name in now.known.definition["space"]]
-    axes = choice("x", "x", [("", "most important"), *names]) + choice("y", "y", [("", "next"), *names])
+    axes = choice("x", "across", [("", "most important"), *names]) + choice("y", "up", [("", "next"), *names])
     brushed = '<p class="brushed soft" role="status"></p>'
     lines, plane = now.figure("parallel_coordinates", more=brushed), now.figure("parameter_map", controls=axes)
     return f'<div class="figures">{lines}{plane}{now.figure("importance")}{now.figure("slices")}</div>'

@@ -70,9 +70,16 @@
     return layout;
   }
 
+  // Numbers as plotly.py writes them: a list, or the bytes of an array.
+  const ARRAYS = { f8: Float64Array, f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
+  function numbers(values) {
+    if (!values?.bdata) return Array.from(values ?? []);
+    return Array.from(new ARRAYS[values.dtype](Uint8Array.from(atob(values.bdata), (byte) => byte.charCodeAt(0)).buffer));
+  }
+
   // A logarithmic axis, with the same range as far as it is positive.
   function logarithmic(layout, data, axis) {
-    const values = data.flatMap((trace) => Array.from(trace[axis] ?? [])).filter((value) => value > 0);
+    const values = data.flatMap((trace) => numbers(trace[axis])).filter((value) => value > 0);
     const [low, high] = [...(layout[`${axis}axis`].range ?? [1, 1])].sort((a, b) => a - b);
     if (!values.length || high <= 0) return;
     const least = low > 0 ? low : axis === "x" ? 0.9 : 0.95 * values.reduce((a, b) => Math.min(a, b));
@@ -148,7 +155,8 @@
   // Draw the runs that are within all brushes, and name them.
   function brush(figure, canvas) {
     const brushes = state.get(figure).brushes ?? new Map();
-    const { x, y, customdata, meta } = canvas.data.find((trace) => trace.meta?.brush);
+    const trace = canvas.data.find((one) => one.meta?.brush), { meta } = trace;
+    const [x, y, customdata] = [trace.x, trace.y, trace.customdata].map(numbers);
     const lines = canvas.data.findIndex((trace) => trace.meta?.brushed), chosen = [], found = { x: [], y: [] };
     for (let first = 0; brushes.size && first < x.length; first += meta.brush) {
       const inside = [...brushes].every(([axis, [low, high]]) => axis < 0 || axis >= meta.brush || (y[first + axis] >= low && y[first + axis] <= high));
@@ -305,17 +313,17 @@
   }
 
   // Filters, sorting and pages of a table, without loading the whole page again.
-  async function go(address, keep) {
-    if (keep) history.pushState(null, "", address);
+  async function go(address) {
+    history.pushState(null, "", address);
     try { await refresh(); } catch { location.assign(address); }
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-inplace]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    go(link.href, true);
+    go(link.href);
   });
-  addEventListener("popstate", () => { if (live) go(location.href, false); });
+  addEventListener("popstate", () => location.reload()); // the form has to follow too
 
   // Runs that are ticked in the table are highlighted in a figure below it, on all of its pages.
   const compare = document.getElementById("compare"), kept = `runs ${location.host} ${live?.dataset.key}`;
@@ -365,7 +373,7 @@
     if ("inplace" in form.dataset) {
       event.preventDefault();
       const given = [...new FormData(form)].filter(([, value]) => value !== "");
-      go(`${form.getAttribute("action")}?${new URLSearchParams(given)}`, true);
+      go(`${form.getAttribute("action")}?${new URLSearchParams(given)}`);
       return;
     }
     if (!form.querySelector("[data-action]")) return;
