@@ -355,7 +355,9 @@ def test_ticked_runs_are_highlighted_and_opened_in_curves(browser, link):
     with opened(browser, link, "/studies/searched/runs") as page:
         for run in (2, 1):
             page.get_by_label(f"highlight run {run}", exact=True).check()
-        page.wait_for_function(f"() => document.querySelector('#figure-curves[data-drawn]') && {names}.includes('run 1')")
+        page.wait_for_function(
+            f"() => document.querySelector('#figure-curves[data-drawn]') && {names}.includes('run 1')"
+        )
         page.get_by_role("link", name="Run", exact=True).click()
         page.wait_for_selector("th[aria-sort]:has-text('Run')")
         assert page.get_by_label("highlight run 2", exact=True).is_checked()
@@ -377,7 +379,9 @@ def test_curves_are_zoomed_scaled_and_their_bands_shown_on_hover(browser, link):
         figure.get_by_role("button", name="Reset").click()
         page.wait_for_function(f"was => JSON.stringify({ranges}) === JSON.stringify(was)", arg=first)
         figure.get_by_label("log loss").check()
-        page.wait_for_function("() => document.querySelector('#figure-curves .canvas')._fullLayout.yaxis.type === 'log'")
+        page.wait_for_function(
+            "() => document.querySelector('#figure-curves .canvas')._fullLayout.yaxis.type === 'log'"
+        )
         figure.get_by_label("log loss").uncheck()
         runs = page.evaluate(
             "[...new Set(document.querySelector('#figure-curves .canvas').data.filter(t => t.meta?.band && "
@@ -400,7 +404,9 @@ def test_a_study_is_replayed_decision_by_decision(browser, store, link):
     study = ft.Study.open(store, "searched")
     decisions = session_of(study).history().decisions
     study.close()
-    trained = "document.querySelector('#figure-replay .canvas')._fullData.find(t => t.name === 'trained by this decision').x"
+    trained = (
+        "document.querySelector('#figure-replay .canvas')._fullData.find(t => t.name === 'trained by this decision').x"
+    )
     with opened(browser, link, "/studies/searched/curves") as page:
         page.locator("#figure-replay").scroll_into_view_if_needed()
         page.wait_for_selector("#figure-replay[data-drawn]", timeout=DRAWN)
@@ -422,7 +428,8 @@ def test_a_study_is_replayed_decision_by_decision(browser, store, link):
         page.get_by_role("button", name="Play").wait_for()
         page.get_by_label("forecasts", exact=True).select_option("yes")
         page.wait_for_function(
-            "() => document.querySelector('#figure-replay figcaption p').textContent.includes('forecast made')", timeout=DRAWN
+            "() => document.querySelector('#figure-replay figcaption p').textContent.includes('forecast made')",
+            timeout=DRAWN,
         )
 
 
@@ -461,7 +468,8 @@ def test_a_map_of_two_chosen_parameters(browser, link):
         figure.get_by_label("across", exact=True).select_option("width")
         figure.get_by_label("up", exact=True).select_option("optimizer")
         page.wait_for_function(
-            "() => document.querySelector('#figure-parameter_map h3').textContent === 'width and optimizer'", timeout=DRAWN
+            "() => document.querySelector('#figure-parameter_map h3').textContent === 'width and optimizer'",
+            timeout=DRAWN,
         )
         kinds = page.evaluate("document.querySelector('#figure-parameter_map .canvas').data.map(t => t.type)")
         assert kinds == ["heatmap", "scatter"]

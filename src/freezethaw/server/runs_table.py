@@ -72,6 +72,7 @@ class RunsTable:
         self.space = Space.from_dict(self.known.definition["space"])
         self.parameters = tuple(f"config.{name}" for name in self.space.names)
         self._metrics: dict[int, Mapping[str, Any]] = {}
+        self._limits = [(limit, limit.partition(".")[2], _edge(limit, at)) for limit, at in selection.limits.items()]
         asked = {selection.sort, *selection.columns, *(limit.partition(".")[2] for limit in selection.limits)}
         found = list(self.known.runs)
         if any(column.startswith("metric.") for column in asked):
@@ -131,7 +132,7 @@ class RunsTable:
             said += " banned" if run.number in self.known.banned else ""
             if chosen.text.lower() not in said.lower():
                 return False
-        return all(_within(self.value(run, limit.partition(".")[2]), limit, at) for limit, at in chosen.limits.items())
+        return all(_within(self.value(run, column), limit, edge) for limit, column, edge in self._limits)
 
     def _sorted(self, runs: list[Run]) -> list[Run]:
         """By the column; runs without a value come last in both directions."""
@@ -221,7 +222,7 @@ class RunsTable:
             f'<option value="{state}"{" selected" if state == chosen.state else ""}>{state or "any"}</option>'
             for state in ("", *STATES)
         )
-        limits = "".join(self._limits(column) for column in ("best", "epochs", *self.parameters))
+        limits = "".join(self._limit_fields(column) for column in ("best", "epochs", *self.parameters))
         boxes = "".join(
             f'<label class="check"><input type="checkbox" name="column" value="{escape(column)}"'
             f"{' checked' if column in self.columns else ''}>{escape(self.title(column))}</label>"
@@ -237,7 +238,7 @@ class RunsTable:
 <details{" open" if chosen.columns else ""}><summary>Columns</summary><div class="checks">{boxes}</div></details>
 </form>"""
 
-    def _limits(self, column: str) -> str:
+    def _limit_fields(self, column: str) -> str:
         name, given = escape(self.title(column)), self.selection.limits
         parameter = self.space.parameters.get(column.partition(".")[2])
         if isinstance(parameter, Choice):
@@ -257,16 +258,19 @@ class RunsTable:
         return f'<div class="limit"><span>{name}</span>{fields}</div>'
 
 
-def _within(value: Any, limit: str, at: str) -> bool:
-    if limit.startswith("is."):
-        return str(value) == at
+def _edge(limit: str, at: str) -> Any:
     try:
-        edge = float(at)
+        return at if limit.startswith("is.") else float(at)
     except ValueError:
         raise StudyError(f"{limit} must be a number, not {at!r}") from None
+
+
+def _within(value: Any, limit: str, edge: Any) -> bool:
+    if limit.startswith("is."):
+        return str(value) == str(edge)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return value >= edge if limit.startswith("least.") else value <= edge
+    return bool(value >= edge if limit.startswith("least.") else value <= edge)
 
 
 def _cell(value: Any) -> Any:

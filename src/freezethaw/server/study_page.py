@@ -140,7 +140,7 @@ def _overview(now: Snapshot) -> str:
 <h2 id="h-runs">Best runs</h2>{_best_runs(now)}</section></div>"""
     return f"""<div data-part="above">{_above(now)}</div>
 <div class="figures lead">{now.figure("curves")}{now.figure("best_loss", controls=components.AGAINST)}</div>{below}
-<details class="actions"><summary>Actions</summary>{_study_actions(now.key, now.view)}</details>"""
+<details class="actions"><summary>Actions</summary>{_study_actions(now)}</details>"""
 
 
 def _curves(now: Snapshot) -> str:
@@ -309,8 +309,8 @@ def _best_runs(now: Snapshot) -> str:
     return f'{table}<p class="bar"><a href="/studies/{now.key}/runs">All {len(runs)} runs</a></p>'
 
 
-def _study_actions(key: str, view: StudyView) -> str:
-    definition = view.known().definition
+def _study_actions(now: Snapshot) -> str:
+    key, definition = now.key, now.known.definition
     budget = definition.get("budget") or {}
     stopped = bool(definition.get("stopped"))
     stop = (
@@ -318,7 +318,7 @@ def _study_actions(key: str, view: StudyView) -> str:
         if stopped
         else components.button(key, "stop", "Stop the study", kind="danger")
     )
-    example = escape(json.dumps(plain.plain(_example(view)), ensure_ascii=False))
+    example = escape(json.dumps(plain.plain(_example(now)), ensure_ascii=False))
     return f"""<div class="forms">{stop}
 <form method="post" action="/studies/{key}/budget"><label>Budget in epochs
 <input name="epochs" type="number" min="1" value="{budget.get("epochs") or ""}"></label><label>in hours of training
@@ -330,14 +330,14 @@ def _study_actions(key: str, view: StudyView) -> str:
 <button data-action="enqueue">Enqueue</button></form></div>"""
 
 
-def _example(view: StudyView) -> dict[str, Any]:
+def _example(now: Snapshot) -> dict[str, Any]:
     """The best configuration, or the middle of the space, to be edited."""
-    best = view.summary(0)["best"]
+    best = now.found["best"]
     if best is not None:
         return dict(best["config"])
     from freezethaw.space import Space
 
-    space = Space.from_dict(view.known().definition["space"])
+    space = Space.from_dict(now.known.definition["space"])
     return dict(space.config([0.5] * len(space)))
 
 
