@@ -48,9 +48,9 @@ def curves(
 ) -> Figure:
     """Draw losses and the medians of their forecasts; of highlighted runs also the 50 and 90 % intervals.
 
-    Highlighted are the given `runs`, or the best one. By default the `shown` best runs are drawn, including some that
-    are being trained. At most `others` further runs are thin lines. Diamonds are epochs after which a run was frozen
-    and thawed later. Without `forecasts` the model is not used.
+    Highlighted are the given `runs`, or the best unfinished one. By default the `shown` best runs are drawn, including
+    some that are being trained. At most `others` further runs are thin lines. Diamonds are epochs after which a run was
+    frozen and thawed later. Without `forecasts` the model is not used.
     """
     what = "dots: measured; dotted: median forecast; bands: 50 and 90 % intervals; diamonds: frozen, then thawed"
     figure = empty_figure("Learning curves and forecasts", what, "Epoch", title(study.metric))
@@ -62,7 +62,8 @@ def curves(
         chosen.sort(key=order.index)
     else:
         chosen = [study.runs[number - 1] for number in runs if 1 <= number <= len(study.runs)]
-    highlighted = chosen[:1] if runs is None else chosen[:MOST_BANDS]
+    unfinished = [run for run in chosen if run.epoch < study.max_epochs and run.state not in ("diverged", "failed")]
+    highlighted = unfinished[:1] if runs is None else chosen[:MOST_BANDS]
     rest = [run for run in order if run not in chosen]
     _thin_curves(figure, [rest[i] for i in thinned(len(rest), others)] if rest else [])
     inner: list[Array] = []
@@ -89,6 +90,8 @@ def curves(
     everything, sign = np.concatenate(seen), study.sign
     # a few first losses may be outside, so that the range of good losses is visible
     worst = float(sign * np.quantile(sign * everything, 0.93))
+    if len(chosen) == 1:  # its last loss is visible in any case
+        worst = sign * max(sign * worst, sign * chosen[0].losses[-1])
     low, high = sorted([float(sign * np.min(sign * everything)), worst])
     extra = 0.25 * (high - low)
     low, high = max(low - extra, min([low, *map(np.min, outer)])), min(high + extra, max([high, *map(np.max, outer)]))
