@@ -1,10 +1,14 @@
 """Does opening the page slow or lock a running study? Many writers to one store, without the page and with it open.
 
 Writers record losses as in `benchmarks.store`. In every second round `freezethaw dashboard` serves the store in a
-process of its own, and several clients do what an open page does: listen for changes, and fetch the live part and the
-figures again and again.
+process of its own, and several clients do what an open page does: listen for changes, and fetch its records and figures
+again and again.
 
     python -m benchmarks.page [--processes 64] [--clients 4] [--seconds 10] [--rounds 3]
+
+How fast are the pages of a big study? With the system's Chromium (needs Playwright), and no writers:
+
+    python -m benchmarks.page --big 10000 50
 """
 
 from __future__ import annotations
@@ -26,13 +30,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+
 import freezethaw as ft
 from benchmarks.store import MAX_EPOCHS, SPACE, measure, ours
+from freezethaw.records import StudyState
+from freezethaw.store import Store
 
 RESULTS = Path(__file__).parent / "results" / "page.json"
 PAUSE = 2.0  # seconds between two looks of a page that follows a study
 LOOKS = (
-    "/studies/bench", "/studies/bench/live", "/api/studies/bench",
+    "/studies/bench", "/studies/bench/runs", "/api/studies/bench",
     "/api/studies/bench/figures/curves?forecasts=no", "/api/studies/bench/figures/curves",
     "/api/studies/bench/figures/best_loss", "/api/studies/bench/figures/timeline",
     "/api/studies/bench/figures/run_asymptotes",
@@ -114,6 +122,62 @@ def one_round(url: str, processes: int, seconds: float, clients: int) -> dict[st
     return {"page": "open"} | found | answers
 
 
+def fill(url: str, runs: int, epochs: int) -> None:
+    """A study with many long curves; no model is needed to make them."""
+    rng, space = np.random.default_rng(0), ft.Space(rate=ft.Float(1e-4, 1.0, log=True), width=ft.Int(1, 8))
+    study, found, at = ft.Study(space, epochs, name="big"), [], np.arange(1, epochs + 1)
+    for number in range(1, runs + 1):
+        config = space.sample(rng)
+        end = 0.1 + 0.05 * (np.log10(config["rate"]) + 2.0) ** 2
+        losses = end + (2.0 - end) * np.exp(-0.1 * at) + 0.003 * rng.standard_normal(epochs)
+        length = epochs if number % 4 else epochs - 1
+        state = "finished" if length == epochs else "frozen"
+        found.append(ft.Run(number, config, tuple(losses[:length].tolist()), (2.0,) * length, state))
+    with Store(url) as store:
+        store.save("big", StudyState(0, 1, study.definition.to_dict(), tuple(found), decisions=runs))
+
+
+def big_study(runs: int, epochs: int, repeats: int = 3) -> dict[str, Any]:
+    """Seconds until the pages of a big study are there: the first request reads the store, the later ones only changes.
+
+    Memory is what the process of the page holds in its JavaScript heap, with all figures in view.
+    """
+    from docs.screenshots import browser
+
+    found: dict[str, Any] = {"runs": runs, "epochs": epochs}
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/big.db"
+        fill(url, runs, epochs)
+        with page_of(url) as (address, token), browser() as opened:
+            page = opened.new_page(viewport={"width": 1400, "height": 900})
+
+            def load(path: str, there: str) -> tuple[float, float]:
+                began = time.perf_counter()
+                page.goto(f"{address}{path}{'&' if '?' in path else '?'}token={token}", wait_until="commit")
+                page.wait_for_selector(there, timeout=120_000)
+                seconds = time.perf_counter() - began
+                page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")
+                paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+                return seconds, paint / 1000
+
+            found["cold"], _ = load("/studies/big", "h1")
+            for name, path, there in (
+                ("overview", "/studies/big", ".cards"),
+                ("table", "/studies/big/runs", "table.runs tbody tr"),
+                ("table_sorted", "/studies/big/runs?sort=config.rate", "table.runs tbody tr"),
+                ("table_filtered", "/studies/big/runs?text=run+7&least.config.width=3", "table.runs tbody tr"),
+                ("curves_without_forecasts", "/studies/big/curves", "#figure-curves[data-drawn]"),
+            ):
+                times = [load(path, there) for _ in range(repeats)]
+                found[name] = statistics.median(seconds for seconds, _ in times)
+                found[f"{name}_first_paint"] = statistics.median(paint for _, paint in times)
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable")
+            metrics = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
+            found["javascript_heap_megabytes"] = metrics["JSHeapUsedSize"] / 1e6
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=64)
@@ -121,7 +185,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--big", type=int, nargs=2, metavar=("RUNS", "EPOCHS"))
     given = parser.parse_args()
+    if given.big:
+        found = big_study(*given.big)
+        kept = json.loads(given.output.read_text()) if given.output.exists() else {}
+        given.output.write_text(json.dumps(kept | {"big": found}, indent=1) + "\n")
+        print(json.dumps(found, indent=1))
+        return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(given.rounds):
@@ -138,7 +209,9 @@ def main() -> None:
                 )
     machine = {"python": platform.python_version(), "cores": os.cpu_count()}
     sizes = {key: getattr(given, key) for key in ("processes", "clients", "seconds")}
-    given.output.write_text(json.dumps(sizes | {"machine": machine, "rounds": rows}, indent=1) + "\n")
+    kept = json.loads(given.output.read_text()) if given.output.exists() else {}
+    big = {"big": kept["big"]} if "big" in kept else {}
+    given.output.write_text(json.dumps(big | sizes | {"machine": machine, "rounds": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

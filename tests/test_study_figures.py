@@ -143,7 +143,7 @@ def test_past_forecasts_are_counted(searched):
 
 
 def test_a_basket_shows_its_reason_and_a_missing_one_is_refused(searched):
-    assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.meta["subtitle"]
+    assert searched.explain(20).decision.reason[:20] in figures.basket(searched, 20).layout.title.text
     requested = make()
     requested.enqueue({"rate": 0.1, "<b>kind</b>": "adam", "width": 3})
     requested.ask()
@@ -171,3 +171,79 @@ def test_several_studies_over_each_other(searched, odd):
     for against in ("hours", "cost"):
         assert figures.comparison({"a": searched}, against).data[0].x[-1] > 0
     assert "no loss yet" in figures.comparison({"none": odd["none"]}).layout.annotations[0].text
+
+
+def test_only_highlighted_runs_have_bands_and_pauses_are_marked(searched):
+    figure = figures.curves(searched)
+    bands = [trace for trace in figure.data if trace.meta and trace.meta.get("band")]
+    shown = {trace.meta["run"] for trace in bands if trace.opacity == 1.0}
+    able = [run for run in searched.runs if run.losses and run.epoch < 8 and run.state != "failed"]
+    lowest = {run.number: min(run.losses) for run in able}
+    assert shown == {min(lowest, key=lambda number: lowest[number])}
+    chosen = [run.number for run in searched.runs if run.state == "frozen"][:2]
+    bands = [t for t in figures.curves(searched, runs=chosen).data if t.meta and t.meta.get("band")]
+    assert {trace.meta["run"] for trace in bands if trace.opacity == 1.0} == set(chosen)
+
+
+def test_a_run_that_was_frozen_and_thawed_has_a_mark_where_it_waited():
+    study = ft.Study(ft.Space(x=ft.Float(0, 1)), max_epochs=4)
+    for run, to_epoch in ((None, 1), (1, 2), (None, 1), (1, 3)):
+        study.enqueue({"x": 0.5 if not study.runs else 0.2}, 1) if run is None else study.thaw(run, to_epoch)
+        study.tell(study.ask(), float(len(study.runs)))
+    marks = [trace for trace in figures.curves(study, [1, 2], forecasts=False).data if trace.name == "thawed"]
+    assert [(list(mark.x), list(mark.y)) for mark in marks] == [([2], [1.0])]  # not where it just continued
+    assert "others trained 1 epochs; thawed by decision 4" in marks[0].text[0]
+
+
+def test_a_replay_grows_epoch_by_epoch_and_ends_as_the_study_does(searched):
+    figure = figures.replay(searched, forecasts=False)
+    closed = [record for record in searched.history.decisions if record.closed is not None]
+    assert [frame.name for frame in figure.frames] == [str(record.decision.number) for record in closed]
+    names = [trace.name for trace in figure.data]
+    for frame, record in zip(figure.frames, closed, strict=True):
+        assert len(frame.data) == len(names)  # plotly changes traces by their place
+        new = frame.data[names.index("trained by this decision")]
+        epochs = [int(x) for x in new.x if np.isfinite(x)]
+        assert epochs == list(range(record.decision.from_epoch + 1, (record.reached or 0) + 1))
+        best = min(y for trace in frame.data for y in np.array(trace.y, dtype=float) if np.isfinite(y))
+        recorded = searched.history.epochs[: searched.history.epochs_at(record.closed)]
+        lowest = min(searched.runs[run - 1].losses[epoch - 1] for _, run, epoch in recorded)
+        assert best == pytest.approx(lowest, rel=1e-4)
+    assert len(figures.replay(searched, frames=5, forecasts=False).frames) == 5
+
+
+def test_a_replay_shows_what_was_forecast_before_the_losses_came(searched):
+    figure = figures.replay(searched, frames=6)
+    names = [trace.name for trace in figure.data]
+    medians = [frame.data[names.index("forecast before it")] for frame in figure.frames]
+    records = {str(record.decision.number): record for record in searched.history.decisions}
+    drawn = 0
+    for frame, median in zip(figure.frames, medians, strict=True):
+        if np.isfinite(np.array(median.y, dtype=float)).all():
+            decision, drawn = records[frame.name].decision, drawn + 1
+            assert median.x[0] == decision.from_epoch + 1
+            expected = searched.forecast_before(records[frame.name], [median.x[0]]).quantile([0.5])[0, 0]
+            assert median.y[0] == pytest.approx(expected)
+    assert drawn >= 4
+
+
+def test_time_adds_up_to_what_was_recorded(searched):
+    figure = figures.time_spent(searched)
+    ends = {trace.name: trace.y[-1] for trace in figure.data}
+    unit = 60 if "Minutes" in figure.layout.yaxis.title.text else 1
+    epochs = sum(run.epoch for run in searched.runs)
+    assert ends["training"] * unit == pytest.approx(30.0 * epochs)
+    deciding = sum(r.seconds for r in searched.history.decisions if np.isfinite(r.seconds))
+    assert deciding > 0
+    assert ends["deciding"] * unit == pytest.approx(deciding)
+
+
+def test_a_map_holds_the_asymptotes_that_the_study_forecasts(searched):
+    figure = figures.parameter_map(searched, "rate", "width")
+    heat = next(trace for trace in figure.data if trace.type == "heatmap")
+    config = dict(searched.recommended.config) | {"rate": heat.x[3], "width": heat.y[2]}
+    from freezethaw.figures.learning_curves import asymptotes_of
+
+    assert heat.z[2][3] == pytest.approx(asymptotes_of(searched, [], searched.features([config])).quantile(0.5)[0])
+    with pytest.raises(ft.StudyError, match="no parameter 'nothing'"):
+        figures.parameter_map(searched, "nothing")

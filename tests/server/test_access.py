@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -17,6 +17,7 @@ pytest.importorskip("plotly")
 
 from freezethaw.server.access import HEADERS
 from freezethaw.server.application import make_application
+from freezethaw.server.study_page import SECTIONS
 
 TOKEN = "a-token-for-tests"
 NASTY = [
@@ -125,7 +126,7 @@ def test_every_answer_has_the_headers_and_every_page_its_json(application, clien
             assert answer.code == 200, path
             for name, value in HEADERS.items():
                 assert answer.headers[name.lower()] == value
-            if answer.headers["content-type"].startswith("text/html") and not path.endswith("/live"):
+            if answer.headers["content-type"].startswith("text/html"):
                 twin = answer.text.partition('class="json" href="')[2].partition('"')[0]
                 assert client("GET", twin).json()
     assert "unsafe-eval" not in HEADERS["Content-Security-Policy"]
@@ -187,6 +188,11 @@ def test_what_a_user_typed_is_text(tmp_path, nasty):
         f"/studies/{key}",
         f"/studies/{key}/runs/1",
         f"/studies/{key}/decisions/1",
+        *(f"/studies/{key}/{section}" for section in SECTIONS),
+        f"/studies/{key}/runs?{urlencode({'text': nasty, 'sort': f'config.{nasty}', 'is.config.kind': nasty})}",
+        f"/studies/{key}/runs?{urlencode({'column': nasty, 'state': nasty, 'least.best': nasty})}",
+        f"/studies/{key}/events?{urlencode({'text': nasty})}",
+        f"/?{urlencode({'text': nasty, 'tag': nasty})}",
         f"/studies/{quote(nasty)}x",
     ):
         page = client("GET", path).text
@@ -203,7 +209,7 @@ def test_passwords_in_urls_are_masked(monkeypatch):
     from freezethaw.server.views import StoreView
 
     store = StoreView.__new__(StoreView)
-    store.url = "postgresql+psycopg://me:hunter2@host/tuning?password=hunter3"
+    store.urls = ("postgresql+psycopg://me:hunter2@host/tuning?password=hunter3", "sqlite:///b.db")
     assert "hunter" not in store.shown
 
 
@@ -369,3 +375,168 @@ def test_the_disk_budget_has_a_gauge_and_a_run_its_last_worker(tmp_path):
     ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 3, **options)
     assert client("GET", "/api/studies/disk").json()["disk_gb"] is None
     assert " free" in client("GET", "/studies/disk").text
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A study with runs of every kind, and metrics."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('table')}/t.db"
+    space = ft.Space({"x": ft.Float(0.0, 1.0), "kind": ft.Choice("=a", "b"), "deep": ft.Int(1, 3, when={"kind": "b"})})
+
+    def train(run):
+        if run.config["x"] > 0.8:
+            raise RuntimeError(f"no memory for <b>{run.config['x']}</b>")
+        for epoch in run.epochs():
+            run.report(run.config["x"] + 1 / epoch, accuracy=1 - run.config["x"])
+
+    with ft.Study(space, 3, name="kinds", store=url, metric="error", policy="random") as study:
+        for x in (0.5, 0.9, 0.1, 0.7):
+            study.enqueue({"x": x, "kind": "b", "deep": 2} if x > 0.4 else {"x": x, "kind": "=a"}, 2)
+    ft.tune(train, space, 3, 8, name="kinds", store=url, metric="error", policy="random")
+    return Client(make_application(url, TOKEN))
+
+
+def runs_of(client, query=""):
+    return [run["run"] for run in client("GET", f"/api/studies/kinds/runs?{query}").json()]
+
+
+def test_runs_are_sorted_by_any_column_and_those_without_a_value_come_last(table):
+    everything = client_runs(table)
+    assert runs_of(table) == sorted(everything)
+    for column, value in (
+        ("best", lambda r: min(r["losses"], default=None)),
+        ("config.x", lambda r: r["config"]["x"]),
+        ("config.deep", lambda r: r["config"].get("deep")),
+        ("metric.accuracy", lambda r: r["metrics"][-1]["accuracy"] if r["metrics"] else None),
+        ("epochs", lambda r: r["epoch"]),
+    ):
+        for order in ("ascending", "descending"):
+            found = [value(everything[n]) for n in runs_of(table, f"sort={column}&order={order}")]
+            known = [v for v in found if v is not None]
+            assert known == sorted(known, reverse=order == "descending"), column
+            assert found[: len(known)] == known, column
+
+
+def client_runs(client):
+    numbers = runs_of(client)
+    return {n: client("GET", f"/api/studies/kinds/runs/{n}").json() for n in numbers}
+
+
+def test_runs_are_filtered_by_state_text_and_range(table):
+    everything = client_runs(table)
+
+    def those(fits):
+        return [n for n, run in everything.items() if fits(run)]
+
+    assert runs_of(table, "state=failed") == those(lambda r: r["state"] == "failed") != []
+    assert runs_of(table, "text=RUN%201") == [n for n in everything if str(n).startswith("1")]
+    assert runs_of(table, "least.config.x=0.45&most.config.x=0.75") == those(lambda r: 0.45 <= r["config"]["x"] <= 0.75)
+    assert runs_of(table, "is.config.kind=%3Da") == those(lambda r: r["config"]["kind"] == "=a") != []
+    assert runs_of(table, "least.metric.accuracy=0.8") == those(
+        lambda r: bool(r["metrics"]) and r["metrics"][-1]["accuracy"] >= 0.8
+    )
+    assert runs_of(table, "text=nothing+like+it") == []
+    assert "No run matches" in table("GET", "/studies/kinds/runs?text=nothing+like+it").text
+    refused = table("GET", "/api/studies/kinds/runs?least.best=low")
+    assert refused.code == 400
+    assert "must be a number" in refused.json()["error"]
+
+
+def test_the_download_holds_all_runs_that_match_and_no_formula(table):
+    import csv
+
+    answer = table("GET", "/studies/kinds/runs.csv?state=failed&column=run&column=config.kind&column=config.x")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    head, *rows = csv.reader(answer.text.splitlines())
+    assert head == ["Run", "config.x", "config.kind"]
+    assert sorted(int(row[0]) for row in rows) == runs_of(table, "state=failed")
+    kinds = {row[0] for row in csv.reader(table("GET", "/studies/kinds/runs.csv?column=config.kind").text.splitlines())}
+    assert kinds - {"config.kind"} <= {"'=a", "b"}
+    assert "'=a" in kinds
+    full = table("GET", "/studies/kinds/runs.csv?column=metric.accuracy&column=best").text.splitlines()
+    assert full[0] == "Best error,metric.accuracy"
+    assert len(full) == len(runs_of(table)) + 1
+    assert table("GET", "/studies/none/runs.csv").code == 404
+
+
+def test_a_failed_run_shows_its_traceback_and_a_frozen_one_why_it_waits(table):
+    failed = runs_of(table, "state=failed")[0]
+    page = table("GET", f"/studies/kinds/runs/{failed}").text
+    assert "Traceback (most recent call last)" in page
+    assert "no memory for &lt;b&gt;0.9&lt;/b&gt;" in page
+    assert "no memory for &lt;b&gt;" in table("GET", "/studies/kinds/events?text=fail").text
+    frozen = runs_of(table, "state=frozen")[0]
+    assert "Frozen after epoch" in table("GET", f"/studies/kinds/runs/{frozen}").text
+    assert table("POST", "/api/studies/kinds/ban", {"run": frozen}).code == 200
+    assert "It is banned" in table("GET", f"/studies/kinds/runs/{frozen}").text
+    assert frozen in runs_of(table, "text=banned")
+
+
+def test_a_frozen_run_names_the_decision_that_preferred_another(client):
+    frozen = [run["run"] for run in client("GET", "/api/studies/searched/runs?state=frozen").json()]
+    said = client("GET", f"/studies/searched/runs/{frozen[-1]}").text.partition("Frozen after epoch")[2]
+    assert "/decisions/" in said
+    assert "score" in said.partition("</p>")[0]
+
+
+def test_the_basket_is_sorted_by_what_is_drawn_and_the_reason_is_there_once(client):
+    number = max(d["number"] for d in client("GET", "/api/studies/searched/decisions").json())
+    found = client("GET", f"/api/studies/searched/decisions/{number}").json()
+    page = client("GET", f"/studies/searched/decisions/{number}").text
+    from freezethaw.server.components import sentence
+
+    assert page.count(sentence(found["reason"])) == 1
+    drawn = client("GET", f"/api/studies/searched/figures/basket?number={number}").json()
+    assert found["reason"][:20] not in drawn["layout"]["meta"]["subtitle"]
+    bars = drawn["data"][0]["x"]
+    assert bars == sorted(bars)  # plotly draws the last one on top
+    assert page.count("(chosen)") == 1
+
+
+def test_several_stores_in_one_dashboard(tmp_path):
+    first, second = (f"sqlite:///{tmp_path}/{name}.db" for name in ("a", "b"))
+    fill(first, "same", count=2)
+    fill(second, "same", count=3)
+    fill(second, "other", count=1)
+    client = Client(make_application((first, second), TOKEN))
+    found = client("GET", "/api/studies").json()
+    assert [(info["name"], info["decisions"]) for info in found] == [("same", 2), ("same", 3), ("other", 1)]
+    assert len({info["address"] for info in found}) == 3
+    for info in found:
+        assert client("GET", f"/api/studies/{info['address']}").json()["epochs"] == info["epochs"]
+        assert f'href="/studies/{info["address"]}/runs"' in client("GET", f"/studies/{info['address']}").text
+    assert "a.db" in client("GET", "/").text
+    assert "b.db" in client("GET", "/").text
+    assert len(client("GET", "/api/compare").json()) == 3
+
+
+def test_each_port_has_a_cookie_of_its_own(client):
+    answers = [client("GET", f"/?token={TOKEN}", token=None, host=f"localhost:{port}") for port in (8750, 8751)]
+    names = [answer.headers["set-cookie"].partition("=")[0] for answer in answers]
+    assert names == ["freezethaw-8750", "freezethaw-8751"]
+    cookie = f"{names[0]}={TOKEN}"
+    assert client("GET", "/", token=None, host="localhost:8750", cookie=cookie).code == 200
+    assert client("GET", "/", token=None, host="localhost:8751", cookie=cookie).code == 401
+    both = f"{cookie}; {names[1]}=of-another-server"
+    assert client("GET", "/", token=None, host="localhost:8750", cookie=both).code == 200
+    assert (
+        client("GET", f"/?token={TOKEN}", token=None, host="[::1]:1").headers["set-cookie"].startswith("freezethaw-1=")
+    )
+
+
+def test_the_list_of_studies_is_searched_by_name_and_tag(tmp_path):
+    url = f"sqlite:///{tmp_path}/tags.db"
+    fill(url, "vision one", count=2)
+    fill(url, "text two", count=1)
+    study = ft.Study.open(url, "text two")
+    session_of(study).storage.set_tags(["nlp"])
+    study.close()
+    client = Client(make_application(url, TOKEN))
+    page = client("GET", "/").text
+    assert page.count("<svg") == 2
+    assert f"{client('GET', '/api/compare').json()[0]['best']['loss']:.5g} loss" in page
+    for query, name in (("text=VISION", "vision one"), ("tag=nlp", "text two")):
+        shown = client("GET", f"/?{query}").text
+        assert [n for n in ("vision one", "text two") if f">{n}</a>" in shown] == [name]
+    assert "No study matches" in client("GET", "/?text=nobody").text

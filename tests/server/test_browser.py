@@ -14,6 +14,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.figures import BROWSERS, STUDY_FIGURES
+from freezethaw.server.study_page import SECTIONS
 from freezethaw.study import session_of
 from tests.server.serving import served
 from tests.server.studies import SPACE, advance, fill, fill_big
@@ -98,7 +99,7 @@ def link(store):
 def draw_all(page):
     """Scroll through all figures until each is drawn; gives how many numbers each holds, or what it says instead."""
     found = {}
-    for figure in page.query_selector_all("[data-figure]"):
+    for figure in page.query_selector_all("[data-figure]:visible"):
         figure.scroll_into_view_if_needed()
         page.wait_for_function(
             "f => f.dataset.drawn || f.innerText.includes('cannot be drawn')", arg=figure, timeout=DRAWN
@@ -117,17 +118,21 @@ def draw_all(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_figure_has_data_and_no_policy_is_violated(browser, link, scheme):
-    with opened(browser, link, "/studies/searched", color_scheme=scheme) as page:
-        found = draw_all(page)
+    found = {}
+    for section in SECTIONS:
+        with opened(browser, link, f"/studies/searched/{section}".rstrip("/"), color_scheme=scheme) as page:
+            found |= draw_all(page)
     assert set(found) == set(STUDY_FIGURES)
     assert all(isinstance(count, int) and count > 0 for count in found.values()), found
 
 
 @pytest.mark.parametrize("name", ["empty", "asked", "one", "diverged"])
 def test_a_study_with_little_in_it_is_never_blank(browser, link, name):
-    with opened(browser, link, f"/studies/{name}") as page:
-        found = draw_all(page)
-        assert page.locator("h1").inner_text() == name
+    found = {}
+    for section in SECTIONS:
+        with opened(browser, link, f"/studies/{name}/{section}".rstrip("/")) as page:
+            found |= draw_all(page)
+            assert page.locator("h1").inner_text() == name
     for figure, content in found.items():
         assert content, figure
         assert "cannot be drawn" not in str(content), figure
@@ -232,13 +237,20 @@ def test_what_a_user_typed_runs_nowhere(browser, link, store):
         page.wait_for_url("**/studies/**")
         assert page.locator("h1").inner_text() == NASTY
         draw_all(page)
+        for section in ("Runs", "Parameters", "Decisions", "Events", "Overview"):
+            page.get_by_role("link", name=section, exact=True).click()
+            page.wait_for_selector(f"[aria-current=page]:text-is('{section}')")
+            draw_all(page)
         page.locator("tbody a", has_text="run 1").first.click()
         page.wait_for_selector("#figure-curves[data-drawn]", timeout=DRAWN)
         assert page.get_by_text(NASTY).count()
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(browser, link):
-    for path in ("/", "/compare", "/studies/searched", "/studies/searched/runs/1", "/studies/searched/decisions/9"):
+    sections = [f"/studies/searched/{section}" for section in SECTIONS if section]
+    for path in (
+        "/", "/compare", "/studies/searched", "/studies/searched/runs/1", "/studies/searched/decisions/9", *sections,
+    ):  # fmt: skip
         with opened(browser, link, path, viewport={"width": 360, "height": 740}) as page:
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
@@ -257,13 +269,18 @@ def test_a_big_study_is_there_in_two_seconds(browser, tmp_path):
         loaded = min(loads)
         began = time.monotonic()
         with opened(browser, link, "/studies/big") as page:
-            assert page.locator("tbody tr").count() >= 50
             page.wait_for_selector("#figure-curves[data-drawn]", timeout=60_000)
             drawn = time.monotonic() - began
             page.locator("#figure-best_loss").scroll_into_view_if_needed()
             page.wait_for_selector("#figure-best_loss[data-drawn]", timeout=60_000)
             assert page.evaluate("document.querySelectorAll('.canvas svg *').length") < 20_000
-        print(f"big study: page {loads[0]:.2f} s, again {loaded:.2f} s, curves {drawn:.2f} s")
+        began = time.monotonic()
+        with opened(browser, link, "/studies/big/runs") as page:
+            assert page.locator("table.runs tbody tr").count() == 50
+            table = time.monotonic() - began
+            page.get_by_role("link", name="Next").click()
+            page.get_by_text("page 2 of 20").wait_for()
+        print(f"big study: table {table:.2f} s, page {loads[0]:.2f} s, again {loaded:.2f} s, curves {drawn:.2f} s")
     assert loaded < 2.0
 
 
@@ -278,3 +295,230 @@ def test_the_report_opens_offline_with_every_figure(browser, store, tmp_path):
     page.wait_for_function("n => document.querySelectorAll('.js-plotly-plot').length === n", arg=len(STUDY_FIGURES))
     assert troubles == []
     context.close()
+
+
+def column(page, name):
+    """The numbers in a column of the table of runs."""
+    heads = page.locator("table.runs thead th").all_inner_texts()
+    place = next(i for i, head in enumerate(heads) if head.strip("▲▼") == name)
+    return page.evaluate(
+        "n => [...document.querySelectorAll('table.runs tbody tr')].map(r => r.cells[n].innerText)", place
+    )
+
+
+def test_runs_are_sorted_filtered_and_downloaded_with_the_keyboard(browser, store, link, tmp_path):
+    study = ft.Study.open(store, "searched")
+    runs = study.runs
+    study.close()
+    with opened(browser, link, "/studies/searched/runs") as page:
+        page.evaluate("window.never_reloaded = true")
+        best = [float(text) for text in column(page, "Best loss") if text]
+        assert best == sorted(best)
+        rate = page.get_by_role("link", name="rate", exact=True)
+        for order in ("ascending", "descending"):
+            rate.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f"th[aria-sort={order}]:has-text('rate')")
+            found = [float(text) for text in column(page, "rate")]
+            assert found == sorted(found, reverse=order == "descending")
+            assert page.evaluate("document.activeElement.textContent") == "rate"  # the place is kept
+        page.locator("summary", has_text="Ranges").focus()
+        page.keyboard.press("Enter")
+        page.get_by_label("width, least").fill("3")
+        page.get_by_label("width, most").fill("6")
+        page.keyboard.press("Enter")
+        wanted = [run.number for run in runs if 3 <= run.config["width"] <= 6]
+        page.get_by_text(f"{len(wanted)} of {len(runs)} runs").wait_for()
+        assert sorted(map(int, column(page, "Run"))) == wanted
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download CSV").click()
+        download.value.save_as(tmp_path / "runs.csv")
+        assert len((tmp_path / "runs.csv").read_text().splitlines()) == len(wanted) + 1
+        assert page.evaluate("window.never_reloaded")
+        page.go_back()
+        page.get_by_text(f"{len(runs)} runs, page").wait_for()
+        page.get_by_role("combobox", name="State").select_option("failed")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_text("No run matches").wait_for()
+        page.locator("summary", has_text="Ranges").click()
+        page.get_by_label("width, least").fill("many")
+        page.get_by_role("button", name="Filter").click()
+        page.wait_for_function("() => document.getElementById('message').textContent.includes('must be a number')")
+
+
+EXPECTED_BANDS = """run => document.querySelector('#figure-curves .canvas').data
+    .filter(t => t.meta?.band && t.meta.run === run).map(t => t.opacity)"""
+
+
+def test_ticked_runs_are_highlighted_and_opened_in_curves(browser, link):
+    names = "document.querySelector('#figure-curves .canvas').data.map(t => t.name)"
+    with opened(browser, link, "/studies/searched/runs") as page:
+        for run in (2, 1):
+            page.get_by_label(f"highlight run {run}", exact=True).check()
+        page.wait_for_function(
+            f"() => document.querySelector('#figure-curves[data-drawn]') && {names}.includes('run 1')"
+        )
+        page.get_by_role("link", name="Run", exact=True).click()
+        page.wait_for_selector("th[aria-sort]:has-text('Run')")
+        assert page.get_by_label("highlight run 2", exact=True).is_checked()
+        page.get_by_role("link", name="Open 2 in Curves").click()
+        page.wait_for_selector("#figure-curves[data-drawn]", timeout=DRAWN)
+        assert page.get_by_label("highlight runs").input_value() == "2,1"
+        page.wait_for_function(f"() => {names}.includes('run 2') && !{names}.includes('run 3')", timeout=DRAWN)
+
+
+def test_curves_are_zoomed_scaled_and_their_bands_shown_on_hover(browser, link):
+    ranges = "['xaxis', 'yaxis'].map(a => document.querySelector('#figure-curves .canvas')._fullLayout[a].range)"
+    with opened(browser, link, "/studies/searched/curves") as page:
+        page.wait_for_selector("#figure-curves[data-drawn='2']", timeout=DRAWN)
+        first = page.evaluate(ranges)
+        figure = page.locator("#figure-curves")
+        figure.get_by_role("button", name="Zoom in").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"was => {ranges}[0][1] < was[0][1]", arg=first)
+        figure.get_by_role("button", name="Reset").click()
+        page.wait_for_function(f"was => JSON.stringify({ranges}) === JSON.stringify(was)", arg=first)
+        figure.get_by_label("log loss").check()
+        page.wait_for_function(
+            "() => document.querySelector('#figure-curves .canvas')._fullLayout.yaxis.type === 'log'"
+        )
+        figure.get_by_label("log loss").uncheck()
+        runs = page.evaluate(
+            "[...new Set(document.querySelector('#figure-curves .canvas').data.filter(t => t.meta?.band && "
+            "!t.meta.shown).map(t => t.meta.run))]"
+        )
+        assert runs  # there are runs whose bands are hidden
+        hover = """run => { const canvas = document.querySelector('#figure-curves .canvas');
+            canvas.emit('plotly_hover', {points: [{data: {meta: {run}}}]}); }"""
+        assert set(page.evaluate(EXPECTED_BANDS, runs[0])) == {0}
+        page.evaluate(hover, runs[0])
+        page.wait_for_function(f"run => ({EXPECTED_BANDS})(run).every(o => o === 1)", arg=runs[0])
+        page.evaluate("document.querySelector('#figure-curves .canvas').emit('plotly_unhover', {})")
+        page.wait_for_function(f"run => ({EXPECTED_BANDS})(run).every(o => o === 0)", arg=runs[0])
+        page.get_by_label("highlight runs").fill(str(runs[0]))
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"run => ({EXPECTED_BANDS})(run).every(o => o === 1)", arg=runs[0], timeout=DRAWN)
+
+
+def test_a_study_is_replayed_decision_by_decision(browser, store, link):
+    study = ft.Study.open(store, "searched")
+    decisions = session_of(study).history().decisions
+    study.close()
+    trained = (
+        "document.querySelector('#figure-replay .canvas')._fullData.find(t => t.name === 'trained by this decision').x"
+    )
+    with opened(browser, link, "/studies/searched/curves") as page:
+        page.locator("#figure-replay").scroll_into_view_if_needed()
+        page.wait_for_selector("#figure-replay[data-drawn]", timeout=DRAWN)
+        slider = page.get_by_label("decision", exact=True)
+        assert slider.get_attribute("max") == str(len([d for d in decisions if d.closed is not None]) - 1)
+        slider.focus()
+        page.keyboard.press("Home")
+        page.wait_for_function(
+            "() => document.querySelector('#figure-replay output').textContent.startsWith('1: start run 1')"
+        )
+        first = decisions[0].decision
+        page.wait_for_function(f"want => JSON.stringify(Array.from({trained})) === want", arg=f"[{first.to_epoch}]")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("() => document.querySelector('#figure-replay output').textContent.startsWith('2: ')")
+        page.get_by_role("button", name="Play").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => Number(document.querySelector('[data-frame]').value) >= 4")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Play").wait_for()
+        page.get_by_label("forecasts", exact=True).select_option("yes")
+        page.wait_for_function(
+            "() => document.querySelector('#figure-replay figcaption p').textContent.includes('forecast made')",
+            timeout=DRAWN,
+        )
+
+
+def test_runs_are_selected_on_an_axis_of_the_parallel_coordinates(browser, link):
+    with opened(browser, link, "/studies/searched/parameters") as page:
+        page.wait_for_selector("#figure-parallel_coordinates[data-drawn]", timeout=DRAWN)
+        page.evaluate("document.querySelector('#figure-parallel_coordinates').scrollIntoView()")
+        box = page.evaluate(
+            """() => { const c = document.querySelector('#figure-parallel_coordinates .canvas'), l = c._fullLayout;
+                const b = c.getBoundingClientRect(), x = v => b.left + l.xaxis._offset + l.xaxis.l2p(v);
+                const y = v => b.top + l.yaxis._offset + l.yaxis.l2p(v);
+                return {left: x(-0.1), right: x(0.1), top: y(1.02), bottom: y(0.5)}; }"""
+        )
+        page.mouse.move(box["left"], box["top"])
+        page.mouse.down()
+        page.mouse.move(box["right"], box["bottom"], steps=5)
+        page.mouse.up()
+        page.wait_for_function("() => document.querySelector('.brushed').textContent.includes('runs selected')")
+        trace = page.evaluate(
+            """() => { const all = document.querySelector('#figure-parallel_coordinates .canvas')._fullData;
+                const t = all.find(t => t.meta?.brush);
+                return [Array.from(t.x), Array.from(t.y), Array.from(t.customdata)]; }"""
+        )
+        wanted = [run for x, y, run in zip(*trace, strict=True) if x == 0 and 0.5 <= y <= 1.02]
+        assert 0 < len(wanted) < len(set(trace[2]))
+        assert page.locator(".brushed").inner_text().startswith(f"{len(wanted)} runs selected")
+        page.locator(".brushed a").click()
+        page.wait_for_url("**/curves?runs=*")
+
+
+def test_a_map_of_two_chosen_parameters(browser, link):
+    with opened(browser, link, "/studies/searched/parameters") as page:
+        figure = page.locator("#figure-parameter_map")
+        figure.scroll_into_view_if_needed()
+        page.wait_for_selector("#figure-parameter_map[data-drawn]", timeout=DRAWN)
+        figure.get_by_label("across", exact=True).select_option("width")
+        figure.get_by_label("up", exact=True).select_option("optimizer")
+        page.wait_for_function(
+            "() => document.querySelector('#figure-parameter_map h3').textContent === 'width and optimizer'",
+            timeout=DRAWN,
+        )
+        kinds = page.evaluate("document.querySelector('#figure-parameter_map .canvas').data.map(t => t.type)")
+        assert kinds == ["heatmap", "scatter"]
+
+
+def test_a_failed_run_is_found_and_shows_its_traceback(browser, tmp_path):
+    url = f"sqlite:///{tmp_path}/failed.db"
+
+    def train(run):
+        if run.number == 2:
+            raise RuntimeError(NASTY)
+        for epoch in run.epochs():
+            run.report(1 / epoch)
+
+    ft.tune(train, ft.Space(x=ft.Float(0.0, 1.0)), 2, 4, name="failing", store=url, policy="random")
+    with served(url) as link, opened(browser, link, "/studies/failing/runs") as page:
+        page.get_by_role("combobox", name="State").select_option("failed")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_text("1 of 3 runs").wait_for()
+        page.locator("table.runs tbody a").get_by_text("2", exact=True).click()
+        page.get_by_role("heading", name="Failure").wait_for()
+        assert NASTY in page.locator("pre").inner_text()
+
+
+def test_two_dashboards_in_one_browser_do_not_log_each_other_out(browser, store, tmp_path):
+    other = f"sqlite:///{tmp_path}/other.db"
+    fill(other, "elsewhere", 1)
+    context = browser.new_context()
+    with served(store) as first, served(other) as second:
+        page = context.new_page()
+        for link in (first, second):
+            page.goto(link)
+        for link, name in ((first, "searched"), (second, "elsewhere"), (first, "searched")):
+            parts = urlsplit(link)
+            answer = page.goto(f"{parts.scheme}://{parts.netloc}/")
+            assert answer.status == 200
+            assert page.get_by_role("link", name=name, exact=True).count() == 1
+    context.close()
+
+
+def test_every_control_has_a_name_and_every_page_one_heading_of_the_first_level(browser, link):
+    for section in SECTIONS:
+        with opened(browser, link, f"/studies/searched/{section}".rstrip("/")) as page:
+            nameless = page.evaluate(
+                """() => [...document.querySelectorAll('main a, main button, main input, main select, main textarea')]
+                    .filter(e => e.type !== 'hidden' && !(e.textContent.trim() && e.matches('a, button'))
+                        && !e.ariaLabel && !(e.labels && [...e.labels].some(l => l.textContent.trim())))
+                    .map(e => e.outerHTML)"""
+            )
+            assert nameless == []
+            assert page.locator("h1").count() == 1
+            assert page.locator("nav [aria-current=page]").count() == 1

@@ -30,6 +30,6 @@ def test_every_figure_is_in_the_guide():
 
 def test_every_picture_is_there_and_small():
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAGE)
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     for picture in pictures:
         assert 5_000 < (Path(__file__).parents[2] / "docs" / picture).stat().st_size < 200_000, picture

@@ -7,7 +7,7 @@ ones: they show a note. `write_png` renders a figure with the system's Chromium.
 from collections.abc import Callable
 from typing import Any
 
-from freezethaw.figures.history import basket, best_loss, comparison, study_progression, timeline
+from freezethaw.figures.history import basket, best_loss, comparison, study_progression, time_spent, timeline
 from freezethaw.figures.image import BROWSERS, write_png
 from freezethaw.figures.learning_curves import curves, forecast_calibration, p_min, run_asymptotes
 from freezethaw.figures.model import (
@@ -23,22 +23,26 @@ from freezethaw.figures.model import (
     progression,
     realistic_draws,
 )
-from freezethaw.figures.parameters import importance, parallel_coordinates, slices
+from freezethaw.figures.parameters import importance, parallel_coordinates, parameter_map, slices
+from freezethaw.figures.replay import replay
 from freezethaw.figures.style import COLOURS
 
 # the figures on the page and in the report of a study, in this order
 STUDY_FIGURES: dict[str, Callable[..., Any]] = {
     "curves": curves,
     "best_loss": best_loss,
+    "replay": replay,
+    "study_progression": study_progression,
+    "timeline": timeline,
+    "time_spent": time_spent,
+    "basket": basket,
+    "parallel_coordinates": parallel_coordinates,
+    "parameter_map": parameter_map,
+    "importance": importance,
+    "slices": slices,
     "run_asymptotes": run_asymptotes,
     "p_min": p_min,
-    "basket": basket,
-    "timeline": timeline,
-    "slices": slices,
-    "importance": importance,
     "forecast_calibration": forecast_calibration,
-    "parallel_coordinates": parallel_coordinates,
-    "study_progression": study_progression,
 }
 
 __all__ = [
@@ -61,12 +65,15 @@ __all__ = [
     "lowest_losses",
     "p_min",
     "parallel_coordinates",
+    "parameter_map",
     "prior_draws",
     "progression",
     "realistic_draws",
+    "replay",
     "run_asymptotes",
     "slices",
     "study_progression",
+    "time_spent",
     "timeline",
     "write_png",
 ]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from freezethaw.errors import StudyError
 from freezethaw.figures.model import progression
-from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, label, note, of_study, thinned
-from freezethaw.plain import describe, percent, title
+from freezethaw.figures.style import COLOURS, INK, Array, colour, empty_figure, faded, label, note, of_study, thinned
+from freezethaw.plain import describe, duration, percent, title
 from freezethaw.records import BasketEntry, DecisionRecord, Explanation, History, Prices
 from freezethaw.study import Study, StudyReader, read
 
@@ -29,6 +29,7 @@ TITLES: Mapping[Spent, str] = {
 DASHES = ("solid", "dash", "dot", "dashdot")  # line styles, once all colours are used
 
 STARTED, THAWED, CONTINUED = COLOURS[0], COLOURS[1], COLOURS[4]
+MOST_ENTRIES = 14  # of a basket that is drawn
 MAX_POINTS = 8000  # of the three-dimensional figure
 
 
@@ -152,29 +153,36 @@ def _switching_seconds(study: StudyReader, count: int) -> Array:
 
 @of_study
 def basket(study: StudyReader, number: int | None = None) -> Figure:
-    """Draw the basket of a decision, best first; by default of the last decision that has one."""
+    """Draw the basket of a decision, likeliest first; by default of the last decision that has one."""
     figure = empty_figure("Basket of the last decision", "", "Probability to beat the best", "")
     found = explanation(study, number)
     if found is None:
         return note(figure, "no decision has a basket yet")
-    decision = found.decision
+    decision, chosen = found.decision, found.basket[0]
     heading = f"Basket of decision {decision.number}"
+    entropy = study.definition.policy == "entropy_search"
+    chance = "P_min among these candidates" if entropy else "Probability to beat the best"
     figure.update_layout(
-        meta={"title": heading, "subtitle": label(decision.reason, 300)},
+        meta={"title": heading, "subtitle": "orange: the highest score, which was chosen"},
         title={"text": f'{heading}<br><span style="font-size:13px">{label(decision.reason, 140)}</span>'},
     )
-    entries = found.basket[:14][::-1]
+    likely = sorted((entry for entry in found.basket[1:]), key=lambda entry: -_chance(entry))[: MOST_ENTRIES - 1]
+    entries = sorted([chosen, *likely], key=_chance)
     names = [_entry_name(entry, place, len(entries)) for place, entry in enumerate(entries)]
-    chances = [entry.chance if np.isfinite(entry.chance) else 0.0 for entry in entries]
-    paints = [COLOURS[1] if place == len(entries) - 1 else COLOURS[0] for place in range(len(entries))]
+    paints = [COLOURS[1] if entry is chosen else COLOURS[0] for entry in entries]
     told = [f"{label(describe(entry.config), 200)}<br>score {entry.score:.4g}" for entry in entries]
+    chances = [_chance(entry) for entry in entries]
     figure.add_bar(
         x=chances, y=names, orientation="h", marker={"color": paints}, text=[percent(c) for c in chances],
         textposition="outside", cliponaxis=False, customdata=told, showlegend=False,
         hovertemplate="%{y}: %{text}<br>%{customdata}<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*chances, 0.01])])
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*chances, 0.01])], title={"text": chance})
     return figure.update_yaxes(type="category", showgrid=False)
+
+
+def _chance(entry: BasketEntry) -> float:
+    return entry.chance if np.isfinite(entry.chance) else 0.0
 
 
 def explanation(study: StudyReader, number: int | None = None) -> Explanation | None:
@@ -265,6 +273,35 @@ def _lanes(history: History) -> dict[int, int]:
             free_from.append(0.0)
         free_from[row], of_run[run], rows[record.decision.number] = end, row, row
     return rows
+
+
+@of_study
+def time_spent(study: StudyReader) -> Figure:
+    """Draw the time that training, deciding and saving took, added up over the epochs of the study."""
+    figure = empty_figure("Where the time went", "", TITLES["epochs"], "Hours, all workers")
+    history, runs = study.history, study.runs
+    order = [(run, epoch) for _, run, epoch in history.epochs if not runs[run - 1].added]
+    training = np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])
+    spent = {"training": training, "deciding": np.zeros(len(order)), "saving": np.zeros(len(order))}
+    for record in history.decisions if order else ():
+        at = min(history.epochs_at(record.committed), len(order) - 1)
+        spent["deciding"][at] += np.nan_to_num(record.seconds)
+        spent["saving"][at] += np.nan_to_num(record.saving)
+    totals = {name: float(seconds.sum()) for name, seconds in spent.items()}
+    everything = sum(totals.values())
+    if not everything > 0:
+        return note(figure, NO_SECONDS)
+    what = ", ".join(f"{name} {duration(s)} ({100 * s / everything:.0f} %)" for name, s in totals.items() if s > 0)
+    figure.update_layout(meta={"title": "Where the time went", "subtitle": f"{what}; loading is not recorded"})
+    ends = thinned(len(order), 400)
+    unit, name = (3600, "Hours") if everything > 7200 else (60, "Minutes") if everything > 120 else (1, "Seconds")
+    for (what, seconds), paint in zip(spent.items(), (STARTED, THAWED, CONTINUED), strict=True):
+        figure.add_scatter(
+            x=ends + 1, y=np.cumsum(seconds)[ends] / unit, mode="lines", stackgroup="time", name=what,
+            line={"color": paint, "width": 1}, fillcolor=faded(paint, 0.5),
+            hovertemplate=f"{what} until epoch %{{x}}: %{{y:.3g}} {name.lower()}<extra></extra>",
+        )  # fmt: skip
+    return figure.update_yaxes(title={"text": f"{name}, all workers"}, rangemode="tozero")
 
 
 @of_study

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freezethaw.errors import StudyError
-from freezethaw.figures.history import no_loss
+from freezethaw.figures.history import continuations, no_loss
 from freezethaw.figures.style import (
     BANDS,
     COLOURS,
@@ -32,6 +32,7 @@ from freezethaw.study import StudyReader
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+MOST_BANDS = 3  # highlighted runs with bands: more would hide each other
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -45,12 +46,13 @@ def ranked(study: StudyReader) -> list[Run]:
 def curves(
     study: StudyReader, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
 ) -> Figure:
-    """Draw losses and their forecasts with 50 and 90 % intervals.
+    """Draw losses and the medians of their forecasts; of highlighted runs also the 50 and 90 % intervals.
 
-    By default for the `shown` best runs, including some that are being trained. At most `others` further runs are drawn
-    as thin lines. Without `forecasts` the model is not used.
+    Highlighted are the given `runs`, or the best unfinished one. By default the `shown` best runs are drawn, including
+    some that are being trained. At most `others` further runs are thin lines. Diamonds are epochs after which a run was
+    frozen and thawed later. Without `forecasts` the model is not used.
     """
-    what = "dots: measured; lines and bands: forecast median, 50 and 90 % intervals; grey: other runs"
+    what = "dots: measured; dotted: median forecast; bands: 50 and 90 % intervals; diamonds: frozen, then thawed"
     figure = empty_figure("Learning curves and forecasts", what, "Epoch", title(study.metric))
     order = ranked(study)
     if runs is None:
@@ -60,21 +62,27 @@ def curves(
         chosen.sort(key=order.index)
     else:
         chosen = [study.runs[number - 1] for number in runs if 1 <= number <= len(study.runs)]
+    unfinished = [run for run in chosen if run.epoch < study.max_epochs and run.state not in ("diverged", "failed")]
+    highlighted = unfinished[:1] if runs is None else chosen[:MOST_BANDS]
     rest = [run for run in order if run not in chosen]
     _thin_curves(figure, [rest[i] for i in thinned(len(rest), others)] if rest else [])
     inner: list[Array] = []
     outer: list[Array] = []
     for place, run in enumerate(chosen if forecasts else ()):
-        _forecast(figure, study, run, colour(place), inner, outer)
+        end = _forecast(figure, study, run, colour(place), inner, outer, run in highlighted)
+        if end and len(chosen) == 1:
+            figure.update_layout(meta={"title": "Learning curve and forecast", "subtitle": end})
+    pauses = _pauses(study) if chosen else {}
     for place, run in enumerate(chosen):
         y = np.array(run.losses)
         at = thinned(len(y), 100) if len(y) else np.empty(0, dtype=np.int64)
         inner.append(y)
         figure.add_scatter(
             x=at + 1, y=y[at], mode="lines+markers", name=f"run {run.number}", marker={"size": 6},
-            line={"color": colour(place), "width": 1.5},
+            line={"color": colour(place), "width": 1.5}, legendgroup=f"run {run.number}", meta={"run": run.number},
             hovertemplate=f"run {run.number}, epoch %{{x}}: %{{y:.5g}}<extra></extra>",
         )  # fmt: skip
+        _draw_pauses(figure, run, colour(place), pauses.get(run.number, ()))
     figure.update_xaxes(range=[0.0, study.max_epochs * 1.02])
     seen = [y for y in inner if len(y)]
     if not seen:
@@ -82,6 +90,8 @@ def curves(
     everything, sign = np.concatenate(seen), study.sign
     # a few first losses may be outside, so that the range of good losses is visible
     worst = float(sign * np.quantile(sign * everything, 0.93))
+    if len(chosen) == 1:  # its last loss is visible in any case
+        worst = sign * max(sign * worst, sign * chosen[0].losses[-1])
     low, high = sorted([float(sign * np.min(sign * everything)), worst])
     extra = 0.25 * (high - low)
     low, high = max(low - extra, min([low, *map(np.min, outer)])), min(high + extra, max([high, *map(np.max, outer)]))
@@ -93,43 +103,77 @@ def _thin_curves(figure: Figure, rest: Sequence[Run]) -> None:
     """Draw all as one trace, with a gap after each run."""
     x: list[float] = []
     y: list[float] = []
+    numbers: list[int] = []
     for run in rest:
         at = thinned(run.epoch, 40)
         x += [*(at + 1.0), np.nan]
         y += [*(run.losses[i] for i in at), np.nan]
+        numbers += [run.number] * (len(at) + 1)
     if x:
         mode = "lines+markers" if len(x) < 2 * len(rest) + 40 else "lines"
         line, dot = {"color": faded(FAINT, 0.4), "width": 1}, {"size": 3, "color": faded(FAINT, 0.5)}
         figure.add_scatter(
-            x=x, y=y, mode=mode, line=line, marker=dot, name="others", hoverinfo="skip", connectgaps=False
-        )
+            x=x, y=y, mode=mode, line=line, marker=dot, name="others", customdata=numbers, connectgaps=False,
+            hovertemplate="run %{customdata}, epoch %{x}: %{y:.5g}<extra></extra>",
+        )  # fmt: skip
 
 
-def _forecast(figure: Figure, study: StudyReader, run: Run, paint: str, inner: list[Array], outer: list[Array]) -> None:
+def _forecast(
+    figure: Figure, study: StudyReader, run: Run, paint: str, inner: list[Array], outer: list[Array], highlighted: bool
+) -> str:
+    """Draw the forecast of a run; bands of others are drawn with opacity 0, for pages that show them on hover."""
     first, last = run.epoch + 1, study.max_epochs
     if first > last or run.state in ("diverged", "failed"):
-        return
+        return ""
     epochs = np.unique(np.linspace(first, last, 30).round())
     try:
         bands = study.forecast(run.number, [float(e) for e in epochs]).quantile(QUANTILES)
     except StudyError:  # nothing to forecast from yet
-        return
+        return ""
     name = f"run {run.number}"
     for (low, high), (_, opacity) in zip(((0, 4), (1, 3)), BANDS, strict=True):
-        band(figure, epochs, bands[low], bands[high], faded(paint, opacity), name, showlegend=False)
-    inner += [bands[1], bands[3]]
-    outer += [bands[0], bands[4]]
-    line = {"color": paint, "width": 2, "dash": "dot"}
-    hover = f"{name}, epoch %{{x}}: %{{y:.5g}} forecast<extra></extra>"
+        band(
+            figure, epochs, bands[low], bands[high], faded(paint, opacity), name, showlegend=False, legendgroup=name,
+            opacity=1.0 if highlighted else 0.0, meta={"run": run.number, "band": True, "shown": highlighted},
+        )  # fmt: skip
+    inner += [bands[1], bands[3]] if highlighted else [bands[2]]
+    outer += [bands[0], bands[4]] if highlighted else []
     figure.add_scatter(
-        x=epochs,
-        y=bands[2],
-        mode="lines",
-        line=line,
-        name=name,
-        showlegend=False,
-        hovertemplate=hover,
-    )
+        x=epochs, y=bands[2], mode="lines", line={"color": paint, "width": 2, "dash": "dot"}, name=name,
+        showlegend=False, legendgroup=name, meta={"run": run.number},
+        hovertemplate=f"{name}, epoch %{{x}}: %{{y:.5g}} forecast<extra></extra>",
+    )  # fmt: skip
+    least, median, most = (f"{bands[i, -1]:.4g}" for i in (0, 2, 4))
+    return f"forecast at epoch {last}: {median}, 90 % interval {least} to {most}"
+
+
+def _pauses(study: StudyReader) -> dict[int, list[tuple[int, int, int]]]:
+    """For each run that was frozen and thawed: the epoch, the decision that thawed it, and the epochs of others."""
+    history, found = study.history, dict[int, list[tuple[int, int, int]]]()
+    continued, last = continuations(history), dict[int, int]()
+    for record in history.decisions:
+        decision, began = record.decision, history.epochs_at(record.committed)
+        if decision.kind == "thaw" and decision.number not in continued:
+            entry = decision.from_epoch, decision.number, began - last.get(decision.run, began)
+            found.setdefault(decision.run, []).append(entry)
+        last[decision.run] = began if record.closed is None else history.epochs_at(record.closed)
+    return found
+
+
+def _draw_pauses(figure: Figure, run: Run, paint: str, pauses: Sequence[tuple[int, int, int]]) -> None:
+    there = [pause for pause in pauses if 1 <= pause[0] <= run.epoch]
+    if there:
+        told = [
+            f"run {run.number}: frozen after epoch {epoch} while others trained {waited} epochs; "
+            f"thawed by decision {number}"
+            for epoch, number, waited in there
+        ]
+        mark = {"symbol": "diamond", "size": 8, "color": "white", "line": {"color": paint, "width": 2}}
+        figure.add_scatter(
+            x=[epoch for epoch, _, _ in there], y=[run.losses[epoch - 1] for epoch, _, _ in there], mode="markers",
+            marker=mark, text=told, hovertemplate="%{text}<extra></extra>", name="thawed", showlegend=False,
+            legendgroup=f"run {run.number}", meta={"run": run.number},
+        )  # fmt: skip
 
 
 @of_study
@@ -187,7 +231,10 @@ def asymptotes_of(study: StudyReader, places: Any, configs: Array | None = None)
 def p_min(study: StudyReader, most: int = 15) -> Figure:
     """Draw the probability of each run to have the best asymptote."""
     figure = empty_figure(
-        "Probability of the minimum", "probability of each run to have the best asymptote", "", "Probability"
+        "Probability of the minimum",
+        "P_min: how often a run has the best asymptote in joint draws of all forecasts",
+        "",
+        "Probability",
     )
     found = sorted(study.p_min().items(), key=lambda item: -item[1])[:most]
     if not found:
@@ -209,7 +256,9 @@ def forecast_calibration(study: StudyReader, most: int = 30) -> Figure:
     found = study.past_forecasts(most)
     inside = sum(f.low <= f.loss <= f.high for f in found)
     what = f"{inside} of {len(found)} losses are inside their 90 % forecast interval" if found else ""
-    figure = empty_figure("Calibration of past forecasts", what, "Decision at the time of the forecast", "Loss")
+    figure = empty_figure(
+        "Calibration of past forecasts", what, "Decision at the time of the forecast", title(study.metric)
+    )
     if not found:
         return note(figure, "no forecast epoch has been measured yet")
     for name, hits, paint in (("inside", True, COLOURS[2]), ("outside", False, COLOURS[1])):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from freezethaw import plain
+from freezethaw.errors import StudyError
 from freezethaw.figures.history import no_loss
 from freezethaw.figures.learning_curves import asymptotes_of, ranked
 from freezethaw.figures.style import (
@@ -23,6 +25,7 @@ from freezethaw.figures.style import (
     of_study,
     thinned,
 )
+from freezethaw.records import Run
 from freezethaw.space import Choice, Float, Int, Space
 from freezethaw.study import StudyReader
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 GRID_POINTS = 25  # of a slice
+MAX_MARKS = 12  # values of a choice that are written on its axis
 SHADES = 9  # of lines; one trace per shade keeps figures with many runs small
 
 
@@ -161,13 +165,18 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
         figure.add_scatter(
             x=np.tile([*x, np.nan], len(part)), y=y, mode="lines", line=line, showlegend=False, hoverinfo="skip"
         )
+    figure.add_scatter(  # what a page brushes: every value of every run, and a line for the selected runs
+        x=np.tile(x, len(runs)), y=heights.ravel(), mode="markers", marker={"size": 7, "color": faded(FAINT, 0.0)},
+        customdata=np.repeat([run.number for run in runs], len(x)), name="values", showlegend=False,
+        text=[_told(run, name) for run in runs for name in [*names, ""]], meta={"brush": len(x)},
+        hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
     _best_line(figure, runs[0].number, x, heights[0])
     for place, name in enumerate([*names, f"best {study.metric}"]):
         figure.add_vline(x=place, line={"color": FAINT, "width": 1}, layer="below")
-        low, high = _ends(study.space.parameters[name]) if place < len(names) else ("", "")
-        if place == len(names):
-            low, high = f"{sign * lowest.max():.4g}", f"{sign * lowest.min():.4g}"
-        for y_at, text, anchor in ((0.0, low, "top"), (1.0, high, "bottom")):
+        marks = _axis_marks(study.space.parameters[name]) if place < len(names) else [
+            (0.0, f"{sign * lowest.max():.4g}", "top"), (1.0, f"{sign * lowest.min():.4g}", "bottom")]  # fmt: skip
+        for y_at, text, anchor in marks:
             figure.add_annotation(
                 x=place, y=y_at, text=label(text, 14), showarrow=False, yanchor=anchor, font={"size": 11, "color": SOFT}
             )
@@ -177,6 +186,78 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
         range=[-0.25, len(names) + 0.25],
     )
     return figure
+
+
+def _told(run: Run, name: str) -> str:
+    if not name:
+        return f"run {run.number}"
+    value = run.config.get(name, "–")
+    return (
+        f"run {run.number}, {label(name, 30)}: {label(plain.number(value) if isinstance(value, float) else value, 30)}"
+    )
+
+
+@of_study
+def parameter_map(study: StudyReader, x: str | None = None, y: str | None = None) -> Figure:
+    """Draw the expected asymptote over two hyperparameters, the others as in the best configuration.
+
+    By default over the two most important ones.
+    """
+    figure = empty_figure("Two hyperparameters", "", "", "")
+    inference, best = study.inference, study.recommended
+    if inference is None or best is None:
+        return note(figure, no_loss(study))
+    for name in (x, y):
+        if name is not None and name not in study.space.parameters:
+            raise StudyError(f"there is no parameter {name!r}; there are {', '.join(study.space.names)}")
+    shares = study.importance()
+    active = [name for name in study.space.names if name in best.config]
+    ranking = [n for n in sorted(active, key=lambda name: -shares.get(name, 0.0)) if n not in (x, y)]
+    chosen = [x or (ranking.pop(0) if ranking else None), y or (ranking.pop(0) if ranking else None)]
+    if None in chosen or chosen[0] == chosen[1]:
+        return note(figure, "a map needs two different hyperparameters: none is drawn yet")
+    across, up = (str(name) for name in chosen)
+    grids = [_values(study.space.parameters[name])[:GRID_POINTS] for name in (across, up)]
+    config = dict(best.config)
+    moved = [
+        _with_value(study.space, _with_value(study.space, config, across, a), up, b) for b in grids[1] for a in grids[0]
+    ]
+    ends = asymptotes_of(study, [], study.features(moved)).quantile(0.5).reshape(len(grids[1]), len(grids[0]))
+    figure.update_layout(
+        meta={
+            "title": f"{label(across, 30)} and {label(up, 30)}",
+            "subtitle": f"colour: expected {label(study.metric)} at epoch {study.max_epochs}, other values as in "
+            f"run {best.run}; dots: runs, orange: run {best.run}",
+        }
+    )
+    axes = [_map_axis(study.space.parameters[name], grid) for name, grid in zip((across, up), grids, strict=True)]
+    figure.add_heatmap(
+        x=axes[0], y=axes[1], z=ends, colorscale="Viridis", reversescale=study.sign > 0, zsmooth=False,
+        colorbar={"thickness": 12, "outlinewidth": 0, "exponentformat": "power"},
+        hovertemplate=f"{label(across, 30)} %{{x}}, {label(up, 30)} %{{y}}: %{{z:.4g}}<extra></extra>",
+    )  # fmt: skip
+    runs = [run for run in ranked(study)[:300] if across in run.config and up in run.config]
+    places = [[_on_axis(study.space.parameters[n], run.config[n]) for run in runs] for n in (across, up)]
+    figure.add_scatter(
+        x=places[0], y=places[1], mode="markers", showlegend=False, name="runs",
+        text=[f"run {run.number}: best {min(run.losses, key=lambda loss: study.sign * loss):.5g}" for run in runs],
+        hovertemplate="%{text}<extra></extra>",
+        marker={"size": [11 if run.number == best.run else 6 for run in runs], "line": {"color": "white", "width": 1},
+                "color": [COLOURS[1] if run.number == best.run else INK for run in runs]},
+    )  # fmt: skip
+    for name, update in ((across, figure.update_xaxes), (up, figure.update_yaxes)):
+        parameter = study.space.parameters[name]
+        kind = "category" if isinstance(parameter, Choice) else "log" if parameter.log else "linear"
+        update(type=kind, title={"text": label(name, 30)}, showgrid=False)
+    return figure
+
+
+def _map_axis(parameter: Any, values: list[Any]) -> list[Any]:
+    return [_on_axis(parameter, value) for value in values]
+
+
+def _on_axis(parameter: Any, value: Any) -> Any:
+    return label(value, 20) if isinstance(parameter, Choice) else value
 
 
 def _best_line(figure: Figure, run: int, x: Array, y: Array) -> None:
@@ -192,7 +273,8 @@ def _height(parameter: Any, config: Any, name: str) -> float:
     return float(np.clip(parameter.unit(config[name]), 0.0, 1.0)) if name in config else -0.08
 
 
-def _ends(parameter: Any) -> tuple[str, str]:
+def _axis_marks(parameter: Any) -> list[tuple[float, str, str]]:
+    """Position, text and anchor of each label of an axis: the ends of a number, the values of a choice."""
     if isinstance(parameter, Choice):
-        return str(parameter.values[0]), str(parameter.values[-1])
-    return f"{parameter.low:.4g}", f"{parameter.high:.4g}"
+        return [(parameter.unit(value), str(value), "bottom") for value in parameter.values[:MAX_MARKS]]
+    return [(0.0, f"{parameter.low:.4g}", "top"), (1.0, f"{parameter.high:.4g}", "bottom")]

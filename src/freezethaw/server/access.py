@@ -62,7 +62,7 @@ class TokenMiddleware:
             return self._set_cookie(scope, query)
         bearer = headers.get("authorization", "")
         given = bearer[7:] if bearer.lower().startswith("bearer ") else ""
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")), "")
         if self._valid(given) or self._valid(cookie):
             return None
         message = "a token is required: open the link that `freezethaw dashboard` printed, or send it as a bearer token"
@@ -93,8 +93,15 @@ class TokenMiddleware:
         rest = urlencode({key: value for key, value in query.items() if key != "token"})
         path = "/" + scope["path"].lstrip("/")  # never a protocol-relative URL such as //example.org
         response = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-        response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+        name = cookie_name(Headers(scope=scope).get("host", ""))
+        response.set_cookie(name, self.token, httponly=True, samesite="strict", path="/")
         return response
+
+
+def cookie_name(host: str) -> str:
+    """Browsers send cookies to all ports of a host, so that each dashboard has a name of its own."""
+    port = urlsplit(f"//{host}").netloc.rpartition("]")[2].rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 def _add_headers(send: Send) -> Send:

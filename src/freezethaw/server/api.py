@@ -12,11 +12,12 @@ from freezethaw.figures import STUDY_FIGURES
 from freezethaw.records import Best, Closing, Lease, Run
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.comparison_page import compare
-from freezethaw.server.views import NotFound, StoreView, info_key
+from freezethaw.server.runs_table import RunsTable, Selection
+from freezethaw.server.views import NotFound, StoreView
 from freezethaw.space import Space
 from freezethaw.study import Study
 from freezethaw.study.parse_losses import parse_losses
-from freezethaw.study.summary import decision_as_dict
+from freezethaw.study.summary import STATES, decision_as_dict
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_ENTRIES = 1000  # of one response
@@ -76,7 +77,8 @@ def run_as_dict(run: Run, losses: bool = True) -> dict[str, Any]:
 
 def studies(store: StoreView, _: Parameters) -> Any:
     """All studies of the store."""
-    return [asdict(info) | {"address": info_key(info)} for info in store.studies()]
+    keys = store.keys()
+    return [asdict(info) | {"address": keys.get(info.uid, info.uid)} for info in store.studies()]
 
 
 def create(store: StoreView, parameters: Parameters) -> Any:
@@ -108,10 +110,10 @@ def one_study(store: StoreView, parameters: Parameters) -> Any:
 
 
 def all_runs(store: StoreView, parameters: Parameters) -> Any:
-    """Runs without their losses."""
-    known = store.study(parameters["study"]).known()
+    """Runs without their losses; by number unless a column to sort by is given."""
+    table = RunsTable(store.study(parameters["study"]), Selection.of({"sort": "run"} | dict(parameters)))
     after, most = integer(parameters, "after", 0, 0), min(integer(parameters, "most", MAX_ENTRIES), MAX_ENTRIES)
-    return [run_as_dict(run, losses=False) for run in known.runs[after : after + most]]
+    return [run_as_dict(run, losses=False) for run in table.rows[after : after + most]]
 
 
 def one_run(store: StoreView, parameters: Parameters) -> Any:
@@ -274,7 +276,9 @@ OPERATIONS = (
     Operation("GET", STUDY, "study", "The progress of a study, its workers, last decisions and events.", one_study,
               query={"last": {"type": "integer", "minimum": 0}}),
     Operation("GET", f"{STUDY}/runs", "runs", "Runs without their losses.", all_runs,
-              query={"after": {"type": "integer", "minimum": 0}, "most": NUMBER}),
+              query={"after": {"type": "integer", "minimum": 0}, "most": NUMBER, "sort": {"type": "string"},
+                     "order": {"enum": ["ascending", "descending"]}, "state": {"enum": list(STATES)},
+                     "text": {"type": "string"}}),
     Operation("GET", f"{STUDY}/runs/{{run}}", "run", "A run with its losses, metrics and decisions.", one_run),
     Operation("GET", f"{STUDY}/decisions", "decisions", "Decisions, newest last.", decisions,
               query={"before": NUMBER, "most": NUMBER}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,8 @@ from freezethaw.server import comparison_page, pages, run_page, study_page
 from freezethaw.server.access import TokenMiddleware
 from freezethaw.server.actions import ACTIONS, act
 from freezethaw.server.api import OPERATIONS, Operation, integer, openapi
-from freezethaw.server.views import NotFound, StoreView, StudyView, url_key
+from freezethaw.server.runs_table import RunsTable, Selection
+from freezethaw.server.views import NotFound, StoreView, StudyView
 
 POLL_SECONDS, KEEP_ALIVE_SECONDS = 1.0, 15.0  # of event streams
 MAX_BODY = 1_000_000  # bytes
@@ -34,9 +35,11 @@ FILES = {"page.css": "text/css", "page.js": "text/javascript"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_application(url: str, token: str, hosts: Collection[str] = (), any_address: bool = False) -> TokenMiddleware:
-    """The application for one store; every request needs the token."""
-    store = StoreView(url)
+def make_application(
+    stores: str | Sequence[str], token: str, hosts: Collection[str] = (), any_address: bool = False
+) -> TokenMiddleware:
+    """The application for one or more stores; every request needs the token."""
+    store = StoreView(stores)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -53,9 +56,13 @@ def make_application(url: str, token: str, hosts: Collection[str] = (), any_addr
         Route("/static/{file}", _static),
         Route("/", _page(store, pages.studies_page)),
         Route("/compare", _page(store, comparison_page.page)),
-        Route("/compare/live", _page(store, comparison_page.live)),
-        Route("/studies/{study}", _page(store, study_page.page)),
-        Route("/studies/{study}/live", _page(store, study_page.live)),
+        Route("/studies/{study}", _page(store, study_page.page_of(""))),
+        *(
+            Route(f"/studies/{{study}}/{section}", _page(store, study_page.page_of(section)))
+            for section in study_page.SECTIONS
+            if section
+        ),
+        Route("/studies/{study}/runs.csv", _csv(store)),
         Route("/studies/{study}/runs/{run}", _page(store, run_page.page)),
         Route("/studies/{study}/decisions/{number}", _page(store, pages.decision_page)),
         Route("/studies/{study}/{action}", _form(store), methods=["POST"]),
@@ -84,8 +91,9 @@ def _operation(store: StoreView, operation: Operation) -> Endpoint:
 
 
 def _query(request: Request) -> dict[str, Any]:
-    """The query parameters; `among` may be repeated."""
-    return dict(request.query_params) | {"among": request.query_params.getlist("among")}
+    """The query parameters; `among` and `column` may be repeated."""
+    found = request.query_params
+    return dict(found) | {name: found.getlist(name) for name in ("among", "column")}
 
 
 async def read_body(request: Request) -> bytes:
@@ -122,23 +130,61 @@ async def _document(_: Request) -> Response:
 
 def _figure(store: StoreView) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        name, options = request.path_params["figure"], dict[str, Any]()
+        name = request.path_params["figure"]
         try:
             view = await run_in_threadpool(store.study, request.path_params["study"])
             if name not in STUDY_FIGURES:
                 raise NotFound(f"there is no figure {name!r}; there are {', '.join(STUDY_FIGURES)}")
-            if name == "best_loss" and request.query_params.get("against") in ("hours", "cost"):
-                options["against"] = request.query_params["against"]
-            if name == "basket" and "number" in request.query_params:
-                options["number"] = integer(request.query_params, "number")
-            if name == "curves" and "run" in request.query_params:
-                options |= {"runs": (integer(request.query_params, "run"),), "others": 40}
-            if name == "curves" and request.query_params.get("forecasts") == "no":
-                options["forecasts"] = False
+            options = figure_options(name, request.query_params)
             change, text = await run_in_threadpool(view.figure, name, options)
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
         return _figure_response(request, change, text)
+
+    return endpoint
+
+
+MAX_HIGHLIGHTED = 20  # runs of one figure
+ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {  # options of figures: their values
+    "best_loss": {"against": ("epochs", "hours", "cost")},
+    "curves": {"shown": ("1", "5", "10", "20", "50"), "forecasts": ("yes", "no")},
+    "replay": {"forecasts": ("yes", "no")},
+}
+
+
+def figure_options(name: str, query: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a figure, from the query of its URL; other values are ignored."""
+    found: dict[str, Any] = {
+        key: query[key] for key, values in ALLOWED.get(name, {}).items() if query.get(key) in values
+    }
+    if "shown" in found:
+        found["shown"] = int(found["shown"])
+    if "forecasts" in found:
+        found["forecasts"] = found["forecasts"] == "yes"
+    if name == "replay":
+        found.setdefault("forecasts", False)  # those of all decisions take seconds
+    if name == "basket" and "number" in query:
+        found["number"] = integer(query, "number")
+    if name == "curves" and "run" in query:
+        found |= {"runs": (integer(query, "run"),), "others": 40}
+    elif name == "curves" and query.get("runs", "").strip():
+        numbers = query["runs"].replace(",", " ").split()
+        found["runs"] = tuple(integer({"runs": number}, "runs", least=0) for number in numbers[:MAX_HIGHLIGHTED])
+    if name == "parameter_map":
+        found |= {key: query[key] for key in ("x", "y") if query.get(key)}
+    return found
+
+
+def _csv(store: StoreView) -> Endpoint:
+    def written(parameters: dict[str, Any]) -> str:
+        return RunsTable(store.study(parameters["study"]), Selection.of(parameters)).as_csv()
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            text = await run_in_threadpool(written, _query(request) | dict(request.path_params))
+        except FreezeThawError as error:
+            return HTMLResponse(pages.error_page(str(error)), status_of(error))
+        return Response(text, media_type="text/csv", headers={"Content-Disposition": 'attachment; filename="runs.csv"'})
 
     return endpoint
 
@@ -250,6 +296,6 @@ def _form(store: StoreView) -> Endpoint:
             return HTMLResponse(pages.error_page(str(error)), status_of(error))
         if request.headers.get("accept", "").startswith("application/json"):
             return JSONResponse({"done": message})
-        return RedirectResponse(f"/studies/{url_key(view.stored)}", 303)
+        return RedirectResponse(f"/studies/{view.key}", 303)
 
     return endpoint

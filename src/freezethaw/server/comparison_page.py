@@ -11,14 +11,14 @@ from freezethaw import plain
 from freezethaw.errors import StudyError
 from freezethaw.figures import comparison
 from freezethaw.server import components
-from freezethaw.server.views import StoreView, StudyView, info_key, url_key
+from freezethaw.server.views import StoreView, StudyView
 
 MAX_STUDIES = 12
 
 
 def selected(store: StoreView, parameters: Mapping[str, Any]) -> list[StudyView]:
     """The studies named by the request; by default the newest."""
-    named: Sequence[str] = parameters.get("among") or [info_key(info) for info in store.studies()[-MAX_STUDIES:]]
+    named: Sequence[str] = parameters.get("among") or list(store.keys().values())[-MAX_STUDIES:]
     if len(named) > MAX_STUDIES:
         raise StudyError(f"at most {MAX_STUDIES} studies can be compared, not {len(named)}")
     return [store.study(key) for key in dict.fromkeys(named)]
@@ -30,7 +30,7 @@ def compare(store: StoreView, parameters: Mapping[str, Any]) -> list[dict[str, A
     found = []
     for view in selected(store, parameters):
         summary = view.summary(0)
-        found.append({"address": url_key(view.stored)} | {key: summary[key] for key in keys})
+        found.append({"address": view.key} | {key: summary[key] for key in keys})
     return found
 
 
@@ -44,15 +44,15 @@ def figure(store: StoreView, parameters: Mapping[str, Any]) -> tuple[int, str]:
 
 def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     """The page as HTML."""
-    query = "?" + urlencode([("among", url_key(view.stored)) for view in selected(store, parameters)])
-    plot = components.figure_slot("/api/compare", "comparison", "Best so far", True, query)
-    here = f'data-live="/compare/live{escape(query)}" data-stream="/api/compare/stream{escape(query)}"'
+    query = "?" + urlencode([("among", view.key) for view in selected(store, parameters)])
+    plot = components.figure_slot("/api/compare", "comparison", "Best so far", True, query, components.AGAINST)
+    here = f'data-live="yes" data-stream="/api/compare/stream{escape(query)}"'
     body = f"""<div class="title"><h1>Comparison</h1><a href="/">select others</a></div>
-<div id="live" {here}>{live(store, parameters)}<div class="figures">{plot}</div></div>"""
+<div id="live" {here}>{_table(store, parameters)}<div class="figures">{plot}</div></div>"""
     return components.document("Comparison", body, f"/api/compare{query}", [("comparison", f"/compare{query}")])
 
 
-def live(store: StoreView, parameters: Mapping[str, Any]) -> str:
+def _table(store: StoreView, parameters: Mapping[str, Any]) -> str:
     """The part of the page that is updated, without the figure."""
     found = compare(store, parameters)
     best = " / ".join(dict.fromkeys(f"Best {one['metric']}" for one in found)) or "Best loss"

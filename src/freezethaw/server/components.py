@@ -65,17 +65,27 @@ def table(caption: str, heads: Sequence[str], rows: str, numbers: Collection[str
     )
 
 
-def figure_slot(folder: str, name: str, title: str, wide: bool = False, query: str = "") -> str:
+def choice(name: str, text: str, options: Sequence[tuple[str, str]]) -> str:
+    """A choice above a figure, sent as an option of its URL."""
+    shown = "".join(f'<option value="{escape(value)}">{escape(label)}</option>' for value, label in options)
+    named = f'data-option="{escape(name)}" aria-label="{escape(text)}"'
+    return f'<label class="choice">{escape(text)} <select {named}>{shown}</select></label>'
+
+
+AGAINST = choice("against", "against", [(value, value) for value in ("epochs", "hours", "cost")])
+
+
+def figure_slot(
+    folder: str, name: str, title: str, wide: bool = False, query: str = "", controls: str = "", more: str = ""
+) -> str:
     """A placeholder in which the script of the page draws a figure, fetched from `folder`."""
-    choice = ""
-    if name in ("best_loss", "comparison"):
-        options = "".join(f'<option value="{v}">{v}</option>' for v in ("epochs", "hours", "cost"))
-        choice = f'<label class="choice">against <select data-option="against">{options}</select></label>'
     at = escape(f"{folder}/{name}{query}")
+    bar = f'<div class="controls">{controls}</div>' if controls else ""
     return (
         f'<figure class="plot{" wide" if wide else ""}" id="figure-{name}" data-figure="{at}">'
-        f'<figcaption><h3>{escape(title)}</h3>{choice}<p class="soft"></p></figcaption>'
-        f'<div class="canvas" role="img" aria-label="{escape(title)}"><p class="waiting">Drawing…</p></div></figure>'
+        f'<figcaption><h3>{escape(title)}</h3>{bar}<p class="soft"></p></figcaption>'
+        f'<div class="canvas" role="img" aria-label="{escape(title)}"><p class="waiting">Drawing…</p></div>{more}'
+        "</figure>"
     )
 
 
@@ -100,6 +110,11 @@ def outcome(decision: Mapping[str, Any]) -> str:
     """The outcome of a decision, if it is not the usual one."""
     found = decision["outcome"] or decision["state"]
     return "" if found == "told" else f", {escape(found.replace('_', ' '))}"
+
+
+def traceback(text: str) -> str:
+    """The traceback of an event, folded; nothing if there is none."""
+    return f"<details><summary>Traceback</summary><pre>{escape(text.rstrip())}</pre></details>" if text else ""
 
 
 def button(key: str, action: str, text: str, fields: Mapping[str, Any] | None = None, kind: str = "") -> str:

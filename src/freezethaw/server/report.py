@@ -16,7 +16,7 @@ for (const [name, figure] of Object.entries(plots)) {
   delete figure.layout.title;
   Object.assign(figure.layout, {autosize: true, paper_bgcolor: "white", plot_bgcolor: "white"});
   figure.layout.margin = {l: 66, r: 14, t: 34, b: 56};
-  Plotly.newPlot("plot-" + name, figure.data, figure.layout, {responsive: true, displaylogo: false});
+  Plotly.newPlot("plot-" + name, {...figure, config: {responsive: true, displaylogo: false}});
 }
 """
 

@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 from freezethaw import plain
 from freezethaw.records import Run, StudyState
-from freezethaw.server import components
+from freezethaw.server import components, study_page
 from freezethaw.server.api import integer
-from freezethaw.server.views import NotFound, StoreView, StudyView, url_key
+from freezethaw.server.views import NotFound, StoreView, StudyView
 
 MARKS = ("banned", "pinned")
+SEARCHED_BASKETS = 20  # decisions that are looked through for one with a basket
 SHOWN, SEARCHED = 25, 2000  # decisions of the run shown, and of the study searched for them
 
 
@@ -25,13 +26,15 @@ def page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     known = view.known()
     if which > len(known.runs):
         raise NotFound(f"there is no run {which}")
-    key, found = quote(url_key(view.stored)), known.runs[which - 1]
+    key, found = quote(view.key), known.runs[which - 1]
     marks = "".join(f'<span class="tag">{mark}</span>' for mark in MARKS if which in known.definition.get(mark, ()))
     plot = components.figure_slot(
         components.figures_of(key), "curves", "Learning curve and forecast", True, f"?run={which}"
     )
     body = f"""<div class="title"><h1>Run {which}</h1><span class="state">{escape(found.state)}</span>{marks}</div>
-<div class="cards">{_cards(known, found)}</div>{_failure(view, which)}<div class="figures">{plot}</div>
+{study_page.navigation(key)}
+<div class="cards">{_cards(known, found)}</div>{_waiting(view, known, found)}{_failure(view, which)}
+<div class="figures">{plot}</div>
 <div class="columns"><section><h2>Configuration</h2>{_configuration(found)}<details class="actions" open>
 <summary>Actions</summary><div class="forms">{_actions(key, known.definition, found)}</div></details></section>
 <section><h2>Decisions</h2>{_last_worker(view, which)}
@@ -66,6 +69,39 @@ def _failure(view: StudyView, which: int) -> str:
     text, traceback = found
     shown = f'<pre class="log">{escape(traceback.rstrip())}</pre>' if traceback else ""
     return f'<section aria-labelledby="h-failure"><h2 id="h-failure">Failure</h2><p>{escape(text)}</p>{shown}</section>'
+
+
+def _waiting(view: StudyView, known: StudyState, run: Run) -> str:
+    """Why a frozen run waits."""
+    if run.state != "frozen" or run.epoch >= known.max_epochs:
+        return ""
+    if run.added:
+        why = "It was imported: it informs the model and is not trained."
+    elif run.number in known.banned:
+        why = "It is banned: no decision thaws it."
+    elif known.definition.get("stopped"):
+        why = "The study is stopped."
+    else:
+        why = _against_others(view, known, run)
+    return f'<p class="reason">Frozen after epoch {run.epoch} of {known.max_epochs}. {why}</p>'
+
+
+def _against_others(view: StudyView, known: StudyState, run: Run) -> str:
+    """The place of the run in the last basket."""
+    for number in range(known.decisions, max(known.decisions - SEARCHED_BASKETS, 0), -1):
+        basket = view.stored.decision(number).basket
+        if len(basket) < 2:
+            continue
+        at = f'<a href="/studies/{quote(view.key)}/decisions/{number}">decision {number}</a>'
+        place = next((i for i, entry in enumerate(basket) if entry.run == run.number), None)
+        first = "a new run" if basket[0].run is None else f"run {basket[0].run}"
+        chosen = f"{first} had the highest score, {plain.number(basket[0].score, 3)}"
+        if place is None:
+            return f"It was not among the {len(basket)} candidates compared in {at}: {chosen}."
+        if place == 0:
+            return f"It had the highest score in {at}."
+        return f"Its score in {at} was {plain.number(basket[place].score, 3)}, place {place + 1}; {chosen}."
+    return "No decision has compared it with others yet."
 
 
 def _configuration(run: Run) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from freezethaw.errors import StoreError
 from freezethaw.server.access import LOCAL
@@ -14,7 +14,7 @@ from freezethaw.server.access import LOCAL
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only on request
 
 
-def serve(url: str, host: str, port: int, token: str | None, announce: Callable[[str], None]) -> None:
+def serve(stores: Sequence[str], host: str, port: int, token: str | None, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; `announce` is called with the link to the page."""
     import uvicorn
 
@@ -24,7 +24,7 @@ def serve(url: str, host: str, port: int, token: str | None, announce: Callable[
     listener = _socket(host, port)
     port = listener.getsockname()[1]
     names = {host, socket.gethostname().lower()} if host not in LOCAL else set[str]()
-    application = make_application(url, token, names, any_address=host in EVERYWHERE)
+    application = make_application(stores, token, names, any_address=host in EVERYWHERE)
     with contextlib.suppress(OSError):
         os.nice(15)  # training on the same machine has priority
     shown = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from freezethaw.errors import StudyError
 from freezethaw.figures import STUDY_FIGURES
-from freezethaw.records import StudyInfo, StudyState
+from freezethaw.records import History, Run, StudyInfo, StudyState
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Storage, Store, urls
 from freezethaw.study import Study, StudyReader, read, session_of
@@ -21,7 +22,7 @@ MIN_AGE = 1.0  # seconds before a snapshot is renewed
 AGE_PER_COST = 4.0  # and at least this multiple of the time spent on its figures
 MAX_FIGURES = 64  # in the cache of a study
 # figures that do not use the model, so they need not wait for it
-MODEL_FREE = frozenset({"best_loss", "basket", "timeline", "parallel_coordinates", "study_progression"})
+MODEL_FREE = frozenset({"best_loss", "basket", "timeline", "time_spent", "parallel_coordinates", "study_progression"})
 
 
 class NotFound(StudyError):  # noqa: N818
@@ -32,14 +33,16 @@ class StudyView:
     """A cached view of one study. Separate locks: reading records never waits for a forecast."""
 
     def __init__(self, url: str, stored: Storage) -> None:
-        self.url, self.stored = url, stored
+        self.url, self.stored, self.key = url, stored, stored.uid
         self.model_lock, self._figure_lock = threading.RLock(), threading.Lock()
         self._read_lock, self._snapshot_lock = threading.Lock(), threading.Lock()
         self._known: StudyState | None = None
+        self._history: History | None = None
         self._polled, self._change = -MIN_AGE, -1
         self._study: Study | None = None
         self._snapshot: StudyReader | None = None
         self._snapshot_time, self._cost, self._snapshot_change = 0.0, 0.0, -1
+        self._metrics: dict[int, tuple[int, Mapping[str, Any]]] = {}  # by run, with its epoch
         self._figures: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
     def known(self) -> StudyState:
@@ -55,10 +58,16 @@ class StudyView:
                 self._change, self._polled = self.stored.change(), time.monotonic()
             return self._change
 
-    def summary(self, last: int = 30) -> dict[str, Any]:
-        """The summary of the records."""
-        known = self.known()
+    def summary(self, last: int = 30, known: StudyState | None = None) -> dict[str, Any]:
+        """The summary of the records; of `known` if it is given."""
+        known = known or self.known()
         return summary(self.stored, last, known) | {"change": known.change}
+
+    def history(self) -> History:
+        """All decisions and epochs."""
+        with self._read_lock:
+            self._history = self.stored.history(self._history)
+            return self._history
 
     def failure(self, run: int) -> tuple[str, str] | None:
         """Why a run failed, and the traceback of its training, which may be empty; None if it has not failed."""
@@ -70,6 +79,15 @@ class StudyView:
             for event in events:
                 if event.run == run and event.kind == FAILED:
                     found = event.text, str(event.details.get("traceback", ""))
+        return found
+
+    def last_metrics(self, run: Run) -> Mapping[str, Any]:
+        """What a run reported last beside its losses; read again only after its next epoch."""
+        epoch, found = self._metrics.get(run.number, (0, {}))
+        if epoch != run.epoch:
+            rows = self.stored.metrics(run.number)
+            epoch, found = run.epoch, rows[-1] if rows else {}
+            self._metrics[run.number] = epoch, found
         return found
 
     def read_only(self) -> tuple[int, StudyReader]:
@@ -134,44 +152,53 @@ class StudyView:
 
 
 class StoreView:
-    """The studies of one store."""
+    """The studies of one or more stores."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.store = url, Store(url)
+    def __init__(self, stores: str | Sequence[str]) -> None:
+        self.urls = (stores,) if isinstance(stores, str) else tuple(stores)
+        self.stores = tuple(Store(url) for url in self.urls)
         self._watched: dict[str, StudyView] = {}
         self._lock = threading.Lock()
 
     @property
+    def url(self) -> str:
+        """The store in which studies are created by HTTP: the first."""
+        return self.urls[0]
+
+    @property
     def shown(self) -> str:
-        """The URL, with passwords masked."""
-        return urls.shown(urls.parse(self.url))
+        """The URLs, with passwords masked."""
+        return ", ".join(urls.shown(urls.parse(url)) for url in self.urls)
 
     def studies(self) -> tuple[StudyInfo, ...]:
         """Name, size and tags of each study."""
-        return self.store.studies()
+        return tuple(info for store in self.stores for info in store.studies())
+
+    def keys(self) -> dict[str, str]:
+        """The key in URLs of each study, by uid: its name if it needs no escaping and is unique, otherwise its uid."""
+        found = self.studies()
+        names = Counter(info.name for info in found)
+        return {i.uid: i.name if PLAIN_NAME.fullmatch(i.name) and names[i.name] == 1 else i.uid for i in found}
 
     def study(self, key: str) -> StudyView:
         """The view of a study, by its name or its uid."""
-        found = next((s for s in self.studies() if key in (s.name, s.uid)), None)
-        if found is None:
-            raise NotFound(f"there is no study {key!r}")
+        for url, store in zip(self.urls, self.stores, strict=True):
+            for info in store.studies():
+                if key in (info.name, info.uid):
+                    return self._view(url, store, info)
+        raise NotFound(f"there is no study {key!r}")
+
+    def _view(self, url: str, store: Store, info: StudyInfo) -> StudyView:
         with self._lock:
-            if found.uid not in self._watched:
-                self._watched[found.uid] = StudyView(self.url, self.store.open(found.name))
-            return self._watched[found.uid]
+            if info.uid not in self._watched:
+                self._watched[info.uid] = StudyView(url, store.open(info.name))
+            view = self._watched[info.uid]
+        view.key = self.keys().get(info.uid, info.uid)
+        return view
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the stores."""
         for view in self._watched.values():
             view.close()
-        self.store.close()
-
-
-def info_key(info: StudyInfo) -> str:
-    """The key of a study in URLs: its name if it needs no escaping, otherwise its uid."""
-    return info.name if PLAIN_NAME.fullmatch(info.name) else info.uid
-
-
-def url_key(stored: Storage) -> str:
-    """The key of a stored study in URLs."""
-    return stored.name if PLAIN_NAME.fullmatch(stored.name) else stored.uid
+        for store in self.stores:
+            store.close()

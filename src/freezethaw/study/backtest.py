@@ -45,24 +45,39 @@ def _forecasts(
     cache: InferenceCache, state: StudyState, history: History, record: DecisionRecord, samples: HyperparameterSamples
 ) -> list[PastForecast]:
     number, run, after = record.decision.number, state.run(record.decision.run), record.decision.from_epoch
-    observed = [run for run in runs_at(state, history, history.epochs_at(record.basis)) if run.losses]
-    if not observed:
-        return []
-    if len(observed) > MOST_RUNS:
-        observed = cache.select(observed, MOST_RUNS)
     epochs = sorted({after + 1, run.epoch})
-    try:
-        forecaster = Forecaster.condition(samples, cache.observations(observed, state.max_epochs))
-        forecast = _forecast(forecaster, cache, observed, replace(run, losses=run.losses[:after]), epochs)
-        bands, below = forecast.quantile(BAND), forecast.probability_below([run.losses[e - 1] for e in epochs])
-    except ModelError:  # every sample has evidence zero
+    forecast = forecast_before(cache, state, history, record, samples, epochs)
+    if forecast is None:
         return []
+    bands, below = forecast.quantile(BAND), forecast.probability_below([run.losses[e - 1] for e in epochs])
     found = []
     for i, epoch in enumerate(epochs):
         low, median, high = (float(q) for q in bands[:, i])
         loss, chance = run.losses[epoch - 1], float(below[i])
         found.append(PastForecast(number, run.number, epoch, epoch - after, low, median, high, loss, chance))
     return found
+
+
+def forecast_before(
+    cache: InferenceCache,
+    state: StudyState,
+    history: History,
+    record: DecisionRecord,
+    samples: HyperparameterSamples,
+    epochs: Sequence[float],
+) -> Forecast | None:
+    """The forecast of the chosen run from what a decision knew; None if it knew no loss."""
+    run, after = state.run(record.decision.run), record.decision.from_epoch
+    observed = [run for run in runs_at(state, history, history.epochs_at(record.basis)) if run.losses]
+    if not observed:
+        return None
+    if len(observed) > MOST_RUNS:
+        observed = cache.select(observed, MOST_RUNS)
+    try:
+        forecaster = Forecaster.condition(samples, cache.observations(observed, state.max_epochs))
+        return _forecast(forecaster, cache, observed, replace(run, losses=run.losses[:after]), epochs)
+    except ModelError:  # every sample has evidence zero
+        return None
 
 
 def _forecast(

@@ -21,9 +21,19 @@ from freezethaw.losses import Forecast
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.predictions import predict
 from freezethaw.policy import entropy_search
-from freezethaw.records import Best, Config, Decision, Explanation, History, PastForecast, Run, StudyState
+from freezethaw.records import (
+    Best,
+    Config,
+    Decision,
+    DecisionRecord,
+    Explanation,
+    History,
+    PastForecast,
+    Run,
+    StudyState,
+)
 from freezethaw.space import Space
-from freezethaw.study.backtest import past_forecasts
+from freezethaw.study.backtest import forecast_before, past_forecasts
 from freezethaw.study.session import StudySession
 
 IMPORTANCE_BASES, IMPORTANCE_VALUES, IMPORTANCE_SAMPLES = 48, 7, 4
@@ -209,6 +219,14 @@ class StudyReader:
         """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""
         with one_thread():
             return past_forecasts(self._cache, self.state, self.history, self._session.samples_after, most)
+
+    def forecast_before(self, record: DecisionRecord, epochs: Sequence[float]) -> Forecast | None:
+        """The forecast of the chosen run from what an earlier decision knew; None if it knew no loss."""
+        samples = self._session.samples_after(record.decision.number)
+        if samples is None:
+            return None
+        with one_thread():
+            return forecast_before(self._cache, self.state, self.history, record, samples, epochs)
 
     def explain(self, number: int) -> Explanation:
         """One decision with its whole basket."""
