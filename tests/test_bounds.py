@@ -9,6 +9,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.losses import LARGEST, LOG_SPAN, Transform, inferred_bounds
+from freezethaw.study import read
 
 QUANTILES = [0.001, 0.05, 0.5, 0.95, 0.999]
 
@@ -173,3 +174,17 @@ def test_losses_of_any_magnitude_get_the_same_decisions(scale):
 def test_constant_losses_of_any_magnitude_get_decisions(loss):
     study, _ = searched(lambda *_: loss, count=6)
     assert np.isfinite(study.forecast(1).mean).all()
+
+
+def test_the_inference_of_bounds_can_be_switched_off(tmp_path):
+    """Positive losses that span orders of magnitude: with (None, None) they are modelled as they are."""
+    transforms = {}
+    for bounds in (None, (None, None)):
+        with ft.Study(ft.Space(x=ft.Float(0, 1)), 4, store=tmp_path / f"{bounds}.db", bounds=bounds) as study:
+            for loss in (100.0, 10.0, 1.0, 0.1, 0.01):
+                study.tell(study.ask(), [loss])
+        with ft.Study.open(tmp_path / f"{bounds}.db") as study:
+            assert study.definition.bounds == bounds
+            transforms[bounds] = read(study).inference.forecaster.transform
+    assert transforms[None].lower == 0.0
+    assert transforms[None, None].lower is None

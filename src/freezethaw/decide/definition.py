@@ -27,7 +27,7 @@ class StudyDefinition:
     max_epochs: int
     metric: str = "loss"  # what users call the losses
     direction: Direction = "minimize"
-    bounds: Bounds | None = None  # that no loss can leave; None: inferred where that is safe
+    bounds: Bounds | None = None  # that no loss can leave; None: inferred where that is safe; (None, None): none
     seed: int = 0
     policy: str = "improvement_rate"
     model: str = "drift"
@@ -141,7 +141,7 @@ def _check_metric(name: object) -> None:
 
 
 def _checked_bounds(bounds: Any) -> Bounds | None:
-    """A pair of finite numbers or None, the smaller one first; None if there is none."""
+    """A pair of finite numbers or None, the smaller one first; None if they are to be inferred."""
     if bounds is None:
         return None
     pair = tuple(bounds) if isinstance(bounds, list | tuple) else ()
@@ -152,7 +152,7 @@ def _checked_bounds(bounds: Any) -> Bounds | None:
             f"bounds must be (low, high), with None where there is none, such as (0, None), not {bounds!r}"
         )
     low, high = (None if b is None else float(b) for b in pair)
-    return None if low is None and high is None else (low, high)
+    return low, high
 
 
 def _check_choice(what: str, value: object, known: Sequence[str]) -> None:
