@@ -24,7 +24,7 @@ from freezethaw.store import Store
 from freezethaw.study import Study, session_of
 
 PATIENCE = 240.0  # seconds without an end, after the last shot
-ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished"}
+ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished", "definition changed"}
 
 
 @dataclass

@@ -151,6 +151,7 @@ def _notebook_display() -> Callable[[str, StudyState], None]:
     handle = shown.display(shown.HTML("starting …"), display_id=True)
 
     def show(name: str, state: StudyState) -> None:
-        handle.update(shown.HTML(study_html(name, state)))
+        if handle is not None:  # it is None if this process has the library but is no kernel
+            handle.update(shown.HTML(study_html(name, state)))
 
     return show

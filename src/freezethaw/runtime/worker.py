@@ -258,8 +258,8 @@ def check_failures(session: StudySession) -> None:
     Raises StudyError if the first runs have all failed, if no run gets past the epoch at which several failed, or if
     run after run fails before its first epoch; StudyFinished if all of many first runs diverged.
     """
-    before = session.failed_before
-    if not _nothing_works(session.state, before, FIRST_FAILURES - 1):  # it may be a little old
+    before, state = session.failed_before, session.state  # it may be old: in a driver it is as it was at the start
+    if state.lowest is not None and not _nothing_works(state, before, FIRST_FAILURES - 1):
         return
     if why := _nothing_works(session.refresh(), before, FIRST_FAILURES):
         if session.state.lowest is None and not any(run.state == "failed" for run in session.state.runs):
