@@ -141,8 +141,8 @@ class Transform:
             slope = slope / (inside - self.lower)
         else:
             z, slope = self._spline(inside)
-        below, d_below = _tail(np.maximum(first - y, 0.0), d_first, _room(first, self.lower))
-        above, d_above = _tail(np.maximum(y - last, 0.0), d_last, _room(self.upper, last))
+        below, d_below = _tail(np.maximum(first - y, 0.0), d_first, _margin(first, self.lower))
+        above, d_above = _tail(np.maximum(y - last, 0.0), d_last, _margin(self.upper, last))
         return z - below + above, np.where(y < first, d_below, np.where(y > last, d_above, slope))
 
     def _spline(self, x: Array) -> tuple[Array, Array]:
@@ -172,8 +172,8 @@ class Transform:
         if self.log and self.lower is not None:
             y = self.lower + np.exp(y)
         first, last, d_first, d_last = self._ends()
-        y = y - _distance(np.maximum(s[0] - z, 0.0), d_first, _room(first, self.lower))
-        y = y + _distance(np.maximum(z - s[-1], 0.0), d_last, _room(self.upper, last))
+        y = y - _distance(np.maximum(s[0] - z, 0.0), d_first, _margin(first, self.lower))
+        y = y + _distance(np.maximum(z - s[-1], 0.0), d_last, _margin(self.upper, last))
         return np.asarray(y if self.lower is None and self.upper is None else np.clip(y, self.lower, self.upper))
 
 
@@ -207,22 +207,22 @@ def _scaled(bound: float | None, factor: float) -> float | None:
     return None if bound is None else factor * bound
 
 
-def _room(high: float | None, low: float | None) -> float | None:
+def _margin(high: float | None, low: float | None) -> float | None:
     """The distance from the last knot to the bound, tiny if there is none left; None if there is no bound."""
     return None if high is None or low is None else max(high - low, 1.0 / LARGEST)
 
 
-def _tail(distance: Array, slope: float, room: float | None) -> tuple[Array, Array]:
+def _tail(distance: Array, slope: float, margin: float | None) -> tuple[Array, Array]:
     """Model units beyond the last knot at this distance of y, and their derivative: linear, or up to a bound."""
-    if room is None:
+    if margin is None:
         return slope * distance, np.full_like(distance, slope)
-    left = np.maximum(1.0 - distance / room, 1e-300)
-    return -slope * room * np.log(left), slope / left
+    left = np.maximum(1.0 - distance / margin, 1e-300)
+    return -slope * margin * np.log(left), slope / left
 
 
-def _distance(units: Array, slope: float, room: float | None) -> Array:
+def _distance(units: Array, slope: float, margin: float | None) -> Array:
     """The inverse of `_tail`."""
-    return units / slope if room is None else -room * np.expm1(-units / (slope * room))
+    return units / slope if margin is None else -margin * np.expm1(-units / (slope * margin))
 
 
 @dataclass(frozen=True)
