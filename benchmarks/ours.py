@@ -57,7 +57,7 @@ class StudySimulator:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        table = tables.load()[setup.table]
+        table = tables.find(setup.table)
         timed = setup.clock == "seconds"
         if timed and table.seconds is None:
             raise ValueError(f"{setup.table} has no seconds: only LCBench has them")

@@ -4,6 +4,8 @@
     python -m benchmarks.regret --mode free                        proposals in the whole space, nearest unused row
     python -m benchmarks.regret --workers 8                        eight concurrent decisions
     python -m benchmarks.regret --suite lcbench --clock seconds    with the seconds of each epoch
+    python -m benchmarks.regret --suite slow-lcbench --variant no-surprises --constant policy.surprise.SURPRISE=0
+                                                                    real curves made harder; a changed constant
     python -m benchmarks.regret --all                              all of these, and 1000 epochs on four tables each
     python -m benchmarks.regret --report [--by-table]              the tables of the published summary
     python -m benchmarks.regret --floor 8                          the lowest possible regret with eight workers
@@ -26,15 +28,15 @@ import numpy as np
 
 from benchmarks import records, report, tables
 from benchmarks.ours import Setup, run_simulation
+from benchmarks.report import HARDER, SUITES
 from benchmarks.scores import print_table
 from benchmarks.simulate import AT, Simulation
-
-SUITES = ("taskset", "lcbench", "arlbench")
 
 
 def chosen_tables(suite: str, first: int | None = None, wanted: Sequence[str] | None = None) -> list[str]:
     """Names of the tables of a suite: all, the first ones, or those with a given name or suffix."""
-    names = [t.name for t in tables.load().values() if t.suite == suite]
+    harder, _, real = suite.rpartition("-")
+    names = [f"{harder}-{t.name}" if harder else t.name for t in tables.load().values() if t.suite == real]
     if wanted:
         names = [n for n in names if any(n == w or n.endswith((f"/{w}", f"_imdb_{w}")) for w in wanted)]
     return names[:first]
@@ -72,7 +74,7 @@ def _file(setup: Setup, folder: Path) -> Path:
 def parser_of(description: str) -> argparse.ArgumentParser:
     """Arguments that select simulations."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", nargs="+", default=list(SUITES), choices=SUITES)
+    parser.add_argument("--suite", nargs="+", default=list(SUITES), choices=SUITES + HARDER, metavar="SUITE")
     parser.add_argument("--tables", type=int, default=None, help="only the first tables of each suite")
     parser.add_argument("--table", nargs="+", default=None, help="only these tables, by name or suffix")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
@@ -95,6 +97,12 @@ def selected(args: argparse.Namespace) -> list[tuple[str, int, str]]:
         for suite in args.suite
         for name in chosen_tables(suite, args.tables, args.table)
     ]
+
+
+def constants(texts: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Changed constants from NAME=VALUE, such as policy.surprise.SPREAD=0.5."""
+    pairs = [text.partition("=") for text in texts]
+    return tuple((name, float(value)) for name, _, value in pairs)
 
 
 def every_kind(args: argparse.Namespace) -> list[Setup]:
@@ -124,6 +132,9 @@ def main() -> None:
     parser.add_argument("--policy", default=None, help="by default that of the study")
     parser.add_argument("--model", default=None, help="by default that of the study")
     parser.add_argument("--variant", default=None, help="a name for these simulations")
+    parser.add_argument(
+        "--constant", nargs="+", default=[], metavar="NAME=VALUE", help="change constants of the package, by full name"
+    )
     parser.add_argument("--workers", type=int, default=1, help="number of concurrent decisions")
     parser.add_argument("--clock", default="epochs", choices=["epochs", "seconds"])
     parser.add_argument("--all", action="store_true", help="all kinds of simulations, on the selected tables and seeds")
@@ -142,11 +153,12 @@ def main() -> None:
         print_floor(args)
         return
     if not args.report:
+        chosen = (args.policy, args.model, args.workers, args.clock, args.variant)
         setups = (
             every_kind(args)
             if args.all
             else [
-                Setup(name, seed, args.budget, mode, args.policy, args.model, args.workers, args.clock, args.variant)
+                Setup(name, seed, args.budget, mode, *chosen, constants(args.constant))
                 for name, seed, mode in selected(args)
             ]
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks import tables
 from benchmarks.scores import print_table
 from benchmarks.simulate import AT
 
@@ -14,6 +16,7 @@ OURS = "freezethaw"
 ASHA = "ASHA promotion (Syne Tune)"
 PAIRED = (50, 100, 200, 300, 1000)
 SUITES = ("taskset", "lcbench", "arlbench")
+HARDER = tuple(f"{kind}-{suite}" for kind in tables.HARDER for suite in SUITES)
 AXES = {"regret": "epochs", "regret_by_seconds": "seconds, in epochs of the table's mean"}
 
 Key = tuple[str, int]  # table, seed
@@ -35,9 +38,10 @@ def at_milestone(simulated: Regrets, at: int) -> dict[Key, float]:
 
 
 def paired(theirs: Regrets, ours: Regrets, at: int) -> dict[str, float] | None:
-    """The mean difference, theirs minus ours, over common simulations, with its standard error.
+    """The mean difference, theirs minus ours, over common simulations, with its standard error clustered by table.
 
-    A rival recorded as means over seeds (seed -1) is compared with our mean over seeds, by table.
+    Simulations on one table are not independent: which of two methods is better there is alike for all seeds. A rival
+    recorded as means over seeds (seed -1) is compared with our mean over seeds, by table.
     """
     left, right = at_milestone(theirs, at), at_milestone(ours, at)
     if any(seed < 0 for _, seed in left):
@@ -46,9 +50,19 @@ def paired(theirs: Regrets, ours: Regrets, at: int) -> dict[str, float] | None:
     if len(both) < 2:
         return None
     a, b = np.array([left[k] for k in both]), np.array([right[k] for k in both])
-    error = float((a - b).std(ddof=1) / np.sqrt(len(both)))
+    error = clustered_error(a - b, [table for table, _ in both])
     ratio = float(b.mean() / a.mean()) if a.mean() > 0 else float("nan")
     return {"difference": float((a - b).mean()), "error": error, "simulations": len(both), "ratio": ratio}
+
+
+def clustered_error(differences: np.ndarray, clusters: Sequence[str]) -> float:
+    """Standard error of the mean of differences that are independent between clusters only."""
+    centred = differences - differences.mean()
+    names, places = np.unique(clusters, return_inverse=True)
+    if len(names) == 1:
+        return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+    sums = np.bincount(places, weights=centred)
+    return float(np.sqrt(len(names) / (len(names) - 1) * (sums**2).sum()) / len(differences))
 
 
 def summarise(simulations: dict[str, Regrets], baseline: str) -> dict[str, Any]:
@@ -75,7 +89,7 @@ def report(found: list[dict], baseline: str = OURS, by_table: bool = False) -> d
     summary: dict[str, Any] = {}
     for axis, unit in AXES.items():
         for mode in ("candidates", "free"):
-            for suite in SUITES:
+            for suite in SUITES + HARDER:
                 simulations = gather(found, suite, mode, axis)
                 if not simulations:
                     continue

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from benchmarks import spaces
 from freezethaw.model.specification import Geometry
 
 SUITES = ("taskset", "lcbench", "deepobs", "arlbench")
+LATEST_START = 0.36  # longest plateau in slow tables, as a share of all epochs
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Table:
     @property
     def maximise(self) -> bool:
         """Whether the metric itself is to be maximised: ARLBench's return, whose negative is the loss here."""
-        return self.suite == "arlbench"
+        return self.suite.endswith("arlbench")
 
 
 def data_folder() -> Path | None:
@@ -123,3 +125,60 @@ def load() -> dict[str, Table]:
     if (folder / "deepobs_baselines").is_dir():
         found += _deepobs(folder)
     return {table.name: table for table in found + _arlbench(folder)}
+
+
+# Real curves made harder. Their suites are named slow-taskset, noisy-lcbench and so on.
+
+
+def _slow(table: Table, rng: np.random.Generator) -> np.ndarray:
+    """Each curve begins with a plateau of two epochs or more, whose length depends on the configuration.
+
+    The plateau is the median first loss, with a noise of 2 % of the interquartile range of first losses.
+    """
+    losses, features = table.losses, table.features
+    first = losses[:, :, 0]
+    low, level, high = np.nanquantile(np.where(np.isfinite(first), first, np.nan), [0.25, 0.5, 0.75])
+    score = features @ rng.standard_normal(features.shape[1]) + 0.3 * rng.standard_normal(len(features))
+    share = score.argsort().argsort() / max(len(score) - 1, 1)
+    latest = max(LATEST_START * losses.shape[2], 2.0)
+    plateau = np.round(2 + (latest - 2) * share).astype(int)
+    found = level + 0.02 * (high - low) * rng.standard_normal(losses.shape)
+    for row, count in enumerate(plateau):
+        found[row, :, count:] = losses[row, :, : losses.shape[2] - count]
+    return found
+
+
+def _noisy(table: Table, rng: np.random.Generator) -> np.ndarray:
+    """Noise of half the interquartile range of last losses; two seeds with opposite noise, so the mean is the loss."""
+    true = table.losses.mean(axis=1, keepdims=True)
+    last = true[:, :, -1]
+    low, high = np.nanquantile(np.where(np.isfinite(last), last, np.nan), [0.25, 0.75])
+    noise = 0.5 * (high - low) * rng.standard_normal(true.shape)
+    return np.concatenate([true + noise, true - noise], axis=1)
+
+
+def _stepped(table: Table, rng: np.random.Generator) -> np.ndarray:
+    """Losses that change at a few random epochs only, equally spaced in log time on average: a step-like fall."""
+    losses, epochs = table.losses, np.arange(1, table.epochs + 1)
+    changes = rng.random((len(losses), len(epochs))) < np.minimum(1.0, 2.0 / epochs)
+    changes[:, 0] = True
+    since = np.maximum.accumulate(np.where(changes, np.arange(len(epochs)), 0), axis=1)
+    return np.take_along_axis(losses, np.broadcast_to(since[:, None, :], losses.shape), axis=2)
+
+
+HARDER: dict[str, Callable[[Table, np.random.Generator], np.ndarray]] = {
+    "slow": _slow,
+    "noisy": _noisy,
+    "stepped": _stepped,
+}
+
+
+@cache
+def find(name: str) -> Table:
+    """The table of this name, or a harder one made of it."""
+    kind, _, of = name.partition("-")
+    if kind not in HARDER:
+        return load()[name]
+    table = load()[of]
+    rng = np.random.default_rng([*name.encode()])
+    return replace(table, name=name, losses=HARDER[kind](table, rng))

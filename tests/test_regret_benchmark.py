@@ -51,6 +51,42 @@ def made_up(monkeypatch):
     return table
 
 
+# Harder tables.
+
+
+def test_a_slow_table_begins_with_plateaus_and_a_stepped_one_changes_rarely():
+    table, rng = small_table(rows=40, epochs=20), np.random.default_rng(0)
+    spread = np.ptp(table.losses[:, 0, 0])
+    slow = tables.HARDER["slow"](table, rng)[:, 0]
+    assert np.ptp(slow[:, :2]) < 0.2 * spread
+    starts = (slow == table.losses[:, 0, :1]).argmax(axis=1)  # where each curve's own first loss comes
+    assert 2 <= starts.min() < starts.max() <= round(tables.LATEST_START * 20)
+    stepped = tables.HARDER["stepped"](table, rng)[:, 0]
+    finite = np.isfinite(stepped).all(axis=1)
+    assert (np.diff(stepped[finite]) == 0).mean() > 0.5
+    assert np.isin(stepped[finite], table.losses).all()
+
+
+def test_the_seeds_of_a_noisy_table_have_the_true_mean():
+    table = small_table(rows=40)
+    noisy = tables.HARDER["noisy"](table, np.random.default_rng(0))
+    np.testing.assert_allclose(noisy.mean(axis=1), table.losses[:, 0])
+    assert np.nanstd(noisy[:, 0] - noisy[:, 1]) > 0.2
+
+
+@needs_data
+def test_a_harder_table_is_found_by_name_and_always_the_same():
+    name = regret.chosen_tables("slow-lcbench")[0]
+    assert name.startswith("slow-lcbench/")
+    np.testing.assert_array_equal(tables.find(name).losses, tables.find.__wrapped__(name).losses)
+
+
+def test_errors_are_clustered_by_table():
+    differences, names = np.array([1.0, 1.0, -1.0, -1.0]), ["a", "a", "b", "b"]
+    assert report.clustered_error(differences, names) == pytest.approx(1.0)  # two tables, not four simulations
+    assert report.clustered_error(differences, ["a"] * 4) == pytest.approx(differences.std(ddof=1) / 2)
+
+
 # Spaces.
 
 

@@ -59,7 +59,7 @@ def run_simulation(key: str, name: str, seed: int, budget: int, mode: str) -> di
     method = METHODS[key]
     module, function = method.function.split(":")
     simulator = getattr(importlib.import_module(f"benchmarks.rivals.{module}"), function)
-    simulation = Simulation(tables.load()[name], seed, budget)
+    simulation = Simulation(tables.find(name), seed, budget)
     session = Session(simulation, mode)
     with suppress(SimulationEnded):
         simulator(session)
