@@ -347,7 +347,7 @@ def test_without_repeats_no_configuration_is_started_twice():
 
 def test_where_the_budget_is_in_epochs_their_seconds_do_not_matter():
     def started(seconds, **named):
-        study = ft.Study(SPACE, max_epochs=5, **named)
+        study = ft.Study(SPACE, max_epochs=5, prices=ft.Prices(), **named)  # a busy machine takes longer to decide
         for _ in range(12):
             d = study.ask()
             study.tell(d, loss_of(d.config, d.to_epoch), seconds=seconds(d.config))
