@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import freezethaw as ft
-from freezethaw.decide import inference_cache
+from freezethaw.decide import inference_cache, plan
 from freezethaw.decide.inference_cache import select, spread_out
 from freezethaw.study import read, session_of
 
@@ -200,7 +200,7 @@ def test_every_policy_plays(policy, model):
 
 
 def test_beyond_the_largest_model_runs_are_selected_and_all_are_forecast(monkeypatch):
-    monkeypatch.setattr(inference_cache, "MOST_RUNS", 12)
+    monkeypatch.setattr(plan, "MOST_RUNS", 12)
     study = advance(ft.Study(SPACE, max_epochs=4, seed=0), 60)
     assert sum(bool(r.losses) for r in study.runs) > 12
     view = read(study).inference

@@ -19,7 +19,7 @@ def study_html(name: str, state: StudyState) -> str:
     """A study as HTML: its progress, its pending decisions, and its best runs with their curves."""
     runs, sign, direction = state.runs, state.sign, state.definition["direction"]
     trained = [run for run in runs if run.losses]
-    ranked = sorted(trained, key=lambda run: min(sign * loss for loss in run.losses))[:RUNS_SHOWN]
+    ranked = sorted(trained, key=lambda run: run.best(sign))[:RUNS_SHOWN]
     parts = [f"<b>study {escape(name)}</b> ({escape(direction)} {escape(state.metric)})", _progress(state)]
     parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in state.pending]
     if state.lowest is not None:

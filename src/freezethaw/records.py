@@ -67,6 +67,20 @@ class Run:
         found = () if self.source is None else tuple(self.source.metrics(self.number)[: self.epoch])
         return found + tuple({} for _ in range(self.epoch - len(found)))
 
+    def best(self, sign: float) -> tuple[float, int, int]:
+        """The lowest loss times the sign (infinite without losses), the number of the run, and the epoch."""
+        lowest = self._lowest if sign > 0 else self._highest
+        epoch = self.losses.index(lowest) + 1 if self.losses else 0
+        return sign * lowest, self.number, epoch
+
+    @cached_property
+    def _lowest(self) -> float:
+        return min(self.losses, default=math.inf)
+
+    @cached_property
+    def _highest(self) -> float:
+        return max(self.losses, default=-math.inf)
+
     def detached(self) -> Run:
         """The same with its metrics, for use after the study is closed."""
         found = replace(self, source=None)
@@ -509,8 +523,7 @@ class StudyState:
     def lowest(self) -> tuple[float, int, int] | None:
         """The best measured loss times the sign, its run and its epoch; None if there is no loss."""
         sign = self.sign
-        marks = ((sign * loss, run.number, epoch) for run in self.runs for epoch, loss in enumerate(run.losses, 1))
-        return min(marks, default=None)
+        return min((run.best(sign) for run in self.runs if run.losses), default=None)
 
 
 def direction_sign(direction: str) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import freezethaw as ft
-from freezethaw.decide.plan import LARGEST_PART, costs_in_epochs, epochs_per_decision, share_out
+from freezethaw.decide.plan import LARGEST_PART, costs_in_epochs, epochs_per_decision, most_runs, share_out
 from freezethaw.policy.acquisition import ScoredEntry
 from freezethaw.records import Overheads, Prices, Run, StudyState
 from freezethaw.study import session, session_of
@@ -47,16 +47,23 @@ def test_epochs_per_decision():
     assert epochs_per_decision(10.0, -5.0) == 1
 
 
-def entry(score: float, run: int | None = None, candidate: int | None = None) -> ScoredEntry:
-    return ScoredEntry(run, candidate, score, 10, 0.5, 0.1)
+@pytest.mark.parametrize(("milliseconds", "runs"), [(0.0, 600), (1.0, 50), (10.0, 100), (40.0, 200), (1e6, 600)])
+def test_the_model_uses_fewer_runs_where_epochs_are_short(milliseconds, runs):
+    known = state([(milliseconds / 1e3,)], Overheads(0.0, 0.0))
+    assert most_runs(None, known) == runs
+    assert most_runs(Prices(), known) == 600  # as the user says, whatever this machine is
 
 
-def test_shares_stay_within_limits_and_the_winner_comes_first():
-    basket = [entry(1.0, run=0), entry(0.9, candidate=0), entry(0.8, candidate=1), entry(0.1, candidate=2)]
-    shares = share_out(basket, 12, [4, 0, 0, 0], 10, np.zeros((4, 4)))
-    assert shares[0][0] == 0
-    assert dict(shares) == {0: 6, 1: 3, 2: 3}
-    assert 3 in dict(share_out(basket, 30, [4, 0, 0, 0], 10, np.zeros((4, 4))))  # if the others cannot use them all
+def entry(score: float, run: int | None = None, candidate: int | None = None, to_epoch: int = 10) -> ScoredEntry:
+    return ScoredEntry(run, candidate, score, to_epoch, 0.5, 0.1)
+
+
+def test_epochs_go_to_the_highest_scores_within_limits_and_to_the_epoch_where_each_is_highest():
+    basket = [entry(1.0, run=0), entry(0.9, candidate=0, to_epoch=2), entry(0.8, candidate=1), entry(0.1, candidate=2)]
+    shares = share_out(basket, 10, [4, 0, 0, 0], 10, np.zeros((4, 4)))
+    assert shares == [(0, 6), (1, 2), (2, 2)]
+    assert share_out(basket, 30, [4, 0, 0, 0], 10, np.zeros((4, 4))) == [(0, 6), (1, 2), (2, 5), (3, 5)]
+    assert share_out(basket, 1, [4, 0, 0, 0], 10, np.zeros((4, 4))) == [(0, 1)]
 
 
 def test_similar_configurations_are_not_planned_together():

@@ -42,7 +42,7 @@ def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
     """
     name = "taskset/FixedTextRNNClassification_imdb_patch32_GRU64_avg_bs128"
     apart, among = carried.compare(name, runs=8)
-    monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
+    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, count, rng: (np.empty(0, dtype=int), []))
     stale, _ = carried.compare(name, runs=8)
     print(f"updated / scratch: {apart / among:.2f}; samples that are never updated: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
@@ -60,7 +60,7 @@ def test_weights_are_the_predictive_densities_while_the_units_stay(model, monkey
         return condition(gather(seen, samples.units.transform), spec, values, seen.geometry).log_evidence
 
     gains = np.array([evidence(after, s) - evidence(before, s) for s in samples.values])
-    monkeypatch.setattr(sequential, "_schedule", lambda first, target, count, rng: (np.empty(0, dtype=int), []))
+    monkeypatch.setattr(sequential, "_schedule", lambda samples, target, count, rng: (np.empty(0, dtype=int), []))
     updated, _ = update(samples, after, np.random.default_rng(1))
     np.testing.assert_allclose(updated.weights, np.exp(sequential.tempered(gains)), rtol=1e-6)
 
@@ -98,11 +98,32 @@ def test_a_mean_outside_the_range_of_the_new_units_is_moved_to_its_end():
 def moving(monkeypatch, moved, share=1.0):
     """The next update moves these samples, by this share of the moves of a sweep."""
 
-    def schedule(first, target, count, rng):
+    def schedule(samples, target, count, rng):
         every = moves(target.parameters)
         return np.array(moved, dtype=int), every[: round(share * len(every))]
 
     monkeypatch.setattr(sequential, "_schedule", schedule)
+
+
+def updated_share(before, after):
+    """The mean share of a sweep that each sample gets when the losses grow from `before` to `after` epochs of a run."""
+    samples = initialise(prefix(falling(epochs=40), [before] * 6), "drift", np.random.default_rng(0))
+    target = sequential._target(prefix(falling(epochs=40), [after] * 6), "drift", samples.units)
+    every, shares = len(moves(target.parameters)), []
+    for seed in range(200):
+        moved, chosen = sequential._schedule(samples, target, 10, np.random.default_rng(seed))
+        shares.append(len(moved) / 10 * len(chosen) / every)
+    return np.mean(shares)
+
+
+def test_the_sampler_works_in_proportion_to_the_new_losses():
+    """As much for many losses at once as for one at a time, up to a whole sweep: a study of a few decisions with many
+    epochs each would otherwise keep hyperparameters that are almost draws from the prior.
+    """
+    assert updated_share(19, 20) == pytest.approx(20 * 6 / 120, abs=0.02)
+    assert updated_share(39, 40) == pytest.approx(20 * 6 / 240, abs=0.02)
+    assert updated_share(40, 40) == pytest.approx(20 * 1 / 240, abs=0.02)
+    assert updated_share(10, 40) == 1.0
 
 
 def weighted(model, logs):

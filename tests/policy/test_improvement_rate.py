@@ -15,7 +15,7 @@ from freezethaw.model.predictions import Predictions, predict
 from freezethaw.model.sequential import initialise
 from freezethaw.model.specification import Geometry
 from freezethaw.policy.acquisition import expected_improvement, improvement_and_chance
-from freezethaw.policy.costs import epochs_to_grant, relative_costs, survival_probability
+from freezethaw.policy.costs import cost_factor, epochs_to_grant, relative_costs, survival_probability
 from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
 from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
 
@@ -95,6 +95,7 @@ def test_costs_follow_a_power_law_and_have_no_unit():
     expected = cost(wanted) / np.exp(np.log(cost(known)).mean())
     np.testing.assert_allclose(found, expected, rtol=0.25)
     np.testing.assert_allclose(relative_costs(known, 60 * cost(known), wanted), found)
+    np.testing.assert_allclose(cost_factor(known, cost(known), wanted), np.sqrt(found))
     np.testing.assert_allclose(relative_costs(known, np.full(60, 7.0), wanted), 1.0)
     np.testing.assert_allclose(relative_costs(known[:1], np.array([7.0]), wanted), 1.0)
 

@@ -169,7 +169,7 @@ def _screen(study: Storage, known: StudyState) -> Group:
         lines.append(progress_bar(found["epochs"], limit))
     sign = -1.0 if found["direction"] == "maximize" else 1.0
     pending = {entry["run"]: entry for entry in found["pending"]}
-    ranked = sorted((run for run in known.runs if run.losses), key=lambda run: min(sign * y for y in run.losses))
+    ranked = sorted((run for run in known.runs if run.losses), key=lambda run: run.best(sign))
     shown = [run for run in ranked if run.number in pending][:RUNS_SHOWN]
     shown += [run for run in ranked if run.number not in pending][: RUNS_SHOWN - len(shown)]
     table = Table("run", f"best {found['metric']}", "epochs", "curve", "", box=None, padding=(0, 1))

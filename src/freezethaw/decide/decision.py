@@ -18,7 +18,7 @@ from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.plain import percent
 from freezethaw.policy import entropy_search, improvement_rate
 from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
-from freezethaw.policy.costs import relative_costs, survival_probability
+from freezethaw.policy.costs import cost_factor, survival_probability
 from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState
 
 Array = NDArray[np.float64]
@@ -54,9 +54,11 @@ def decide(
     cache = cache or InferenceCache(definition)
     rng = np.random.default_rng([seed, state.decisions + 1])
     left = stopping.epochs_left(definition.budget, state)
-    obsolete = tuple(r.number for r in state.requests if _is_obsolete(r, definition, state, left))
+    obsolete: list[int] = []
     for r in state.requests:
-        if r.number not in obsolete and (r.run is None or state.run(r.run).state == "frozen"):
+        if _is_obsolete(r, definition, state, left):
+            obsolete.append(r.number)
+        elif r.run is None or state.run(r.run).state == "frozen":
             return replace(_requested(r, state, left), requests=(r.number, *obsolete)), None
     with one_thread():
         inference = cache.infer(state, samples)
@@ -64,13 +66,13 @@ def decide(
             draft = _first(definition, state, cache, rng)
             if definition.finish_best:
                 draft = stopping.finish_best(definition, state, draft, left)
-            return replace(draft, requests=obsolete), None
+            return replace(draft, requests=tuple(obsolete)), None
         draft = _choose(definition, state, cache, inference, left, rng)
         if definition.finish_best:
             draft = stopping.finish_best(definition, state, draft, left)
     if definition.budget.worthwhile is not None:
         stopping.check_worthwhile(definition.budget.worthwhile, draft)
-    return replace(draft, requests=obsolete), inference.samples
+    return replace(draft, requests=tuple(obsolete)), inference.samples
 
 
 def _is_obsolete(request: Request, definition: StudyDefinition, state: StudyState, left: float) -> bool:
@@ -165,7 +167,7 @@ def _new_runs(
 ) -> Candidates:
     """Configurations that may be started."""
     sign = definition.sign
-    ranked = sorted((run for run in state.runs if run.losses), key=lambda run: min(sign * y for y in run.losses))
+    ranked = sorted((run for run in state.runs if run.losses), key=lambda run: run.best(sign))
     return cache.configurations.new(state.runs, ranked[:CENTRES], definition.repeats, rng)
 
 
@@ -199,8 +201,8 @@ def _options(
     timed = [run for run in state.runs if run.mean_seconds > 0]
     if timed and (definition.budget.epochs is None or definition.budget.training_hours is not None):  # time is spent
         known, seconds = features_of(timed), np.array([run.mean_seconds for run in timed])
-        factor_old = factor_old / relative_costs(known, seconds, features_of(frozen))
-        factor_new = factor_new / relative_costs(known, seconds, features)
+        factor_old = factor_old / cost_factor(known, seconds, features_of(frozen))
+        factor_new = factor_new / cost_factor(known, seconds, features)
     switch = costs.start + costs.save
     cost_old = np.array([0.0 if run.number == state.last_run else switch + costs.load for run in frozen])
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])

@@ -17,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from freezethaw.decide.configurations import Configurations
 from freezethaw.decide.definition import StudyDefinition
+from freezethaw.decide.plan import most_runs
 from freezethaw.errors import ModelError
 from freezethaw.model.fantasies import PendingLosses
 from freezethaw.model.forecaster import Forecaster
@@ -28,7 +29,6 @@ from freezethaw.space import Space
 
 Array = NDArray[np.float64]
 
-MOST_RUNS = 600  # the model uses at most this many runs
 FIRST_RUNS = 100  # samples for many runs at once are initialised with this many, then updated with all
 
 
@@ -62,14 +62,21 @@ class InferenceCache:
         if self._inference is None or key != self._key:
             rng = np.random.default_rng([self.definition.seed, state.decisions + 1, 1])
             with one_thread():
-                self._inference = self._infer(observed, state.max_epochs, samples, rng)
+                self._inference = self._infer(
+                    observed, state.max_epochs, samples, most_runs(self.definition.prices, state), rng
+                )
             self._key, self._pending = key, {}
         return self._inference
 
     def _infer(
-        self, observed: list[Run], max_epochs: int, samples: HyperparameterSamples | None, rng: np.random.Generator
+        self,
+        observed: list[Run],
+        max_epochs: int,
+        samples: HyperparameterSamples | None,
+        most: int,
+        rng: np.random.Generator,
     ) -> Inference:
-        kept = observed if len(observed) <= MOST_RUNS else self.select(observed, MOST_RUNS)
+        kept = observed if len(observed) <= most else self.select(observed, most)
         if samples is None and len(kept) > FIRST_RUNS:
             samples, _ = self._update(self.observations(self.select(kept, FIRST_RUNS), max_epochs), None, rng)
         samples, forecaster = self._update(self.observations(kept, max_epochs), samples, rng)
@@ -127,7 +134,7 @@ class InferenceCache:
 
 def select(runs: Sequence[Run], features: Array, sign: float, count: int) -> list[Run]:
     """The most relevant runs: pending ones and the best half, then runs that fill the space."""
-    lowest = np.array([min(sign * loss for loss in run.losses) for run in runs])
+    lowest = np.array([run.best(sign)[0] for run in runs])
     pending = np.array([run.state == "pending" for run in runs])
     order = np.lexsort((lowest, ~pending))
     kept = list(order[: count // 2])

@@ -39,7 +39,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def ranked(study: StudyReader) -> list[Run]:
     """Runs with a loss, best first."""
     sign = study.sign
-    return sorted((run for run in study.runs if run.losses), key=lambda run: min(sign * loss for loss in run.losses))
+    return sorted((run for run in study.runs if run.losses), key=lambda run: run.best(sign))
 
 
 @of_study

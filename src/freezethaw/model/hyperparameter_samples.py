@@ -24,6 +24,7 @@ class HyperparameterSamples:
     log_weights: tuple[float, ...]  # normalised
     log_evidences: tuple[float, ...]  # of the losses at each sample, at the last reweighting
     next_update: int = 0  # which sample the slice sampler updates next
+    count: int = 0  # losses that were known at the last update; zero if that was not stored
 
     @property
     def weights(self) -> Array:
@@ -44,6 +45,7 @@ class HyperparameterSamples:
             "log_weights": list(self.log_weights),
             "log_evidences": list(self.log_evidences),
             "turn": self.next_update,
+            "losses": self.count,
         }
 
     @classmethod
@@ -61,6 +63,7 @@ class HyperparameterSamples:
             tuple(stored["log_weights"]),
             tuple(stored["log_evidences"]),
             stored["turn"],
+            stored.get("losses", 0),
         )
 
 

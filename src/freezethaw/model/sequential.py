@@ -21,6 +21,7 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples, unstacked
 from freezethaw.model.inference import (
     Chains,
+    Move,
     Sampler,
     Schedule,
     Target,
@@ -30,10 +31,10 @@ from freezethaw.model.inference import (
     sweep,
 )
 from freezethaw.model.loss_units import LossUnits, Observations, gather, specify, standardised
-from freezethaw.model.specification import Parameter
 
 SAMPLES = 10  # the paper's number
-SWEEPS = 20  # slice-sampling sweeps of every sample by the time the number of losses has doubled, approximately
+SWEEPS = 20  # slice-sampling sweeps of every sample by the time the number of losses has doubled, approximately,
+MOST_SWEEPS = 1  # but at most this many at once
 
 
 def sample_count(model: str, losses: int) -> int:
@@ -98,7 +99,7 @@ def update(
     kept = _kept(logs, sample_count(samples.model, observations.count), rng)
     if not np.array_equal(kept, np.arange(len(logs))):
         posterior, evidences, logs = posterior.sample(kept), evidences[kept], _normalised(logs[kept])
-    moved, chosen = _schedule(samples.next_update, target, len(kept), rng)
+    moved, chosen = _schedule(samples, target, len(kept), rng)
     if len(moved):
         start = posterior if len(moved) == len(kept) else posterior.sample(moved)
         sampler = Sampler(target, start.values, start)
@@ -119,6 +120,7 @@ def update(
         tuple(logs.tolist()),
         tuple(evidences.tolist()),
         (samples.next_update + len(moved)) % len(kept),
+        observations.count,
     )
     return samples, Forecaster(units.transform, samples.weights, posterior)
 
@@ -127,7 +129,12 @@ def _equally_weighted(model: str, units: LossUnits, values: Chains, target: Targ
     evidences = target.log_evidence(values)
     count = len(evidences)
     return HyperparameterSamples(
-        model, units, unstacked(values), (-math.log(count),) * count, tuple(evidences.tolist())
+        model,
+        units,
+        unstacked(values),
+        (-math.log(count),) * count,
+        tuple(evidences.tolist()),
+        count=int(target.curves.counts.sum()),
     )
 
 
@@ -178,21 +185,23 @@ def _kept(log_weights: Array, wanted: int, rng: np.random.Generator) -> IntArray
 
 
 def _schedule(
-    first: int, target: Target, count: int, rng: np.random.Generator
-) -> tuple[IntArray, list[tuple[Parameter, ...]]]:
+    samples: HyperparameterSamples, target: Target, count: int, rng: np.random.Generator
+) -> tuple[IntArray, list[Move]]:
     """Which of `count` samples to update, and by which moves: about SWEEPS sweeps of each per doubling of the losses.
 
-    While losses are few, all samples are updated by several moves. Later, one move updates a few of them, in turn from
-    the sample `first` on. The number is rounded at random: its expectation may be below one.
+    While losses are few or many are new, all samples are updated by several moves. Otherwise one move updates a few of
+    them, in turn from the sample `next_update` on. The number is rounded at random: its expectation may be below one.
     """
     all_moves = moves(target.parameters)
-    each = min(SWEEPS / max(int(target.curves.counts.sum()), 1), 1.0) * len(all_moves)
+    losses = max(int(target.curves.counts.sum()), 1)
+    new = max(losses - samples.count, 1) if samples.count else 1  # earlier versions did not store the count
+    each = min(SWEEPS * new / losses, MOST_SWEEPS) * len(all_moves)
     if each >= 1:
         updated, due = count, int(each + rng.random())
     else:
         updated, due = int(each * count + rng.random()), 1
     chosen = rng.choice(len(all_moves), size=min(due, len(all_moves)), replace=False)
-    return np.sort((first + np.arange(updated)) % count), [all_moves[i] for i in np.sort(chosen)]
+    return np.sort((samples.next_update + np.arange(updated)) % count), [all_moves[i] for i in np.sort(chosen)]
 
 
 def _in_new_units(

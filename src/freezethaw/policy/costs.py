@@ -13,6 +13,7 @@ from scipy.special import expit
 
 Array = NDArray[np.float64]
 
+COST_POWER = 0.5
 RIDGE = 1.0  # prior precision of the slopes: by default an epoch costs the same for every configuration
 
 # prior of the logistic regression, on features scaled to [-1, 1] and their squares: most runs survive, and divergence
@@ -34,6 +35,16 @@ def relative_costs(known: Array, seconds: Array, wanted: Array) -> Array:
     # never outside the range of the measured costs
     low, high = logs.min() - logs.mean(), logs.max() - logs.mean()
     return np.asarray(np.exp(np.clip((wanted - centre) @ slopes, low, high)))
+
+
+def cost_factor(known: Array, seconds: Array, wanted: Array) -> Array:
+    """(C,) what the scores at `wanted` features are divided by: the relative cost to the power COST_POWER.
+
+    Improvement per second stays with cheap configurations long after the best of them are known. The power falls from
+    one to zero as the time is spent in "cost cooling" (Lee et al. 2020). How much is left is seldom known: as much as
+    was spent is assumed.
+    """
+    return np.asarray(relative_costs(known, seconds, wanted) ** COST_POWER)
 
 
 def survival_probability(known: Array, survived: Array, wanted: Array) -> Array:

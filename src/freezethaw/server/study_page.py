@@ -288,7 +288,7 @@ def _holder(pending: Mapping[str, Any]) -> str:
 
 def _best_runs(now: Snapshot) -> str:
     found, sign, runs = now.found, now.known.sign, now.known.runs
-    ranked = sorted((r for r in runs if r.losses), key=lambda r: min(sign * y for y in r.losses))[:BEST_RUNS]
+    ranked = sorted((r for r in runs if r.losses), key=lambda r: r.best(sign))[:BEST_RUNS]
     rest = [run for run in runs if not run.losses][: max(BEST_RUNS - len(ranked), 0)]
     if not ranked and not rest:
         return "<p class=soft>None yet.</p>"

@@ -448,12 +448,12 @@ class MemoryStorage:
             return self._drop(numbers, why, None if holder is None else holder.run)
 
     def _drop(self, numbers: Iterable[int], why: str, holder: int | None) -> tuple[Checkpoint, ...]:
-        wanted = set(numbers)
         leased = {s.run for s in self._leases.values() if s.decision} - {holder}
         gone = []
-        for dated in self._checkpoints:
+        known = range(1, len(self._checkpoints) + 1)
+        for dated in (self._checkpoints[number - 1] for number in sorted(set(numbers)) if number in known):
             checkpoint: Checkpoint = dated.value
-            if dated.ended is None and checkpoint.number in wanted and checkpoint.run not in leased:
+            if dated.ended is None and checkpoint.run not in leased:
                 dated.ended = self._change
                 gone.append(checkpoint)
                 if why != "replaced":

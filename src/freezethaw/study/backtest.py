@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from freezethaw.decide import InferenceCache
-from freezethaw.decide.inference_cache import MOST_RUNS
+from freezethaw.decide.plan import most_runs
 from freezethaw.errors import ModelError
 from freezethaw.losses import Forecast
 from freezethaw.model.forecaster import Forecaster
@@ -71,8 +71,9 @@ def forecast_before(
     observed = [run for run in runs_at(state, history, history.epochs_at(record.basis)) if run.losses]
     if not observed:
         return None
-    if len(observed) > MOST_RUNS:
-        observed = cache.select(observed, MOST_RUNS)
+    most = most_runs(cache.definition.prices, state)
+    if len(observed) > most:
+        observed = cache.select(observed, most)
     try:
         forecaster = Forecaster.condition(samples, cache.observations(observed, state.max_epochs))
         return _forecast(forecaster, cache, observed, replace(run, losses=run.losses[:after]), epochs)
