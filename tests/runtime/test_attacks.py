@@ -17,7 +17,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.runtime import worker
-from freezethaw.runtime.fingerprint import CHANGED, fingerprint
+from freezethaw.runtime.serialization import CHANGED, fingerprint
 from freezethaw.runtime.training_session import FAILED, LATE_ERROR, NOT_SAVED
 from freezethaw.runtime.worker import FINISHED, Worker, WorkerOptions
 from freezethaw.store import Store

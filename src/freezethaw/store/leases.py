@@ -12,7 +12,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from freezethaw.records import Lease
-from freezethaw.store import heads, rows, rules
+from freezethaw.store import rows, rules
 from freezethaw.store.processes import Process
 from freezethaw.store.storage import DECIDING, LeaseState
 from freezethaw.store.tables import leases
@@ -72,9 +72,9 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
     if found.rowcount == 0:
         return None
     if seen.held:
-        head = heads.lock(connection, study)
+        head = rows.lock_study(connection, study)
         rows.add_event(connection, head, "lease taken over", *rules.taken_over(seen))
-        heads.advance(connection, head)
+        rows.advance(connection, head)
     return Lease(seen.run, seen.token + 1, seen.decision)
 
 

@@ -28,7 +28,6 @@ from freezethaw.records import (
 from freezethaw.store import (
     definitions,
     documents,
-    heads,
     leases,
     loading,
     queue,
@@ -38,8 +37,8 @@ from freezethaw.store import (
     study_rows,
 )
 from freezethaw.store.database import Database
-from freezethaw.store.heads import Head
 from freezethaw.store.processes import Process
+from freezethaw.store.rows import Head
 from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
 
 T = TypeVar("T")
@@ -75,7 +74,7 @@ class SqlStorage:
 
     def change(self) -> int:
         """The study's change counter."""
-        return self._database.read(lambda connection: heads.read(connection, self._study).change)
+        return self._database.read(lambda connection: rows.read_head(connection, self._study).change)
 
     def definition(self, version: int) -> Definition:
         """One version of the definition."""
@@ -257,7 +256,7 @@ class SqlStorage:
         """Change entries of the definition: a new version."""
 
         def amend(connection: Connection) -> None:
-            head = heads.lock(connection, self._study)
+            head = rows.lock_study(connection, self._study)
             current = loading.read_definition(connection, self._study, head.definition)
             study_rows.amend(connection, head, self.name, current | dict(changes))
 
@@ -307,9 +306,9 @@ class SqlStorage:
                 leases.beat(connection, self._study, lease)
             if ending is not None:
                 leases.end(connection, self._study, ending)
-            head = heads.lock(connection, self._study)
+            head = rows.lock_study(connection, self._study)
             result = body(connection, head)
-            heads.advance(connection, head)
+            rows.advance(connection, head)
             return result
 
         return self._database.write(change)
