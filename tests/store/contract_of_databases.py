@@ -16,7 +16,7 @@ import pytest
 
 from freezethaw.errors import StoreError, StudyError
 from freezethaw.store import Store, Watcher, queue
-from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over
+from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over, tickets
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,8 +148,3 @@ class DatabaseContract:
                 process.kill()
                 process.wait()
                 process.stdout.close()
-
-
-def tickets(url):
-    with Store(url)._database.reading() as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM freezethaw_queue").scalar()
