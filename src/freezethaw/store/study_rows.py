@@ -36,7 +36,7 @@ def create(connection: Connection, name: str, definition: Mapping[str, Any]) -> 
     number = connection.execute(select(studies.c.id).where(studies.c.uid == uid)).scalar_one()
     document = {"study": number, "version": 1, "change": 0, "document": documents.dump(dict(definition))}
     connection.execute(insert(definition_table).values(**document, difference=""))
-    leases.first(connection, number)
+    leases.add_decision_lease(connection, number)
     return number, uid
 
 
