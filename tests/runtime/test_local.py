@@ -17,7 +17,7 @@ from benchmarks import servers
 from benchmarks.faults import outages, storm
 
 import freezethaw as ft
-from freezethaw.runtime import epoch_timeout, serialization, worker_failures
+from freezethaw.runtime import serialization, signals, worker_failures
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.store import Store
@@ -179,7 +179,7 @@ def test_a_training_that_lets_no_thread_run_is_ended_from_outside_python(url, mo
 
 def stubborn_message(train, message=serialization.message):
     def impatient(run):
-        epoch_timeout.GRACE = 0.5
+        signals.GRACE = 0.5
         run.epochs.__self__._advance.__self__.timeout.stop()
         run.epochs.__self__._advance.__self__.timeout.start()
         return train(run)
