@@ -37,7 +37,7 @@ demo: $(VENV)/.demo  ## tune a small real model on scikit-learn's digits
 	$(BIN)/python examples/digits.py
 
 # twice as many processes as cores: many tests wait for other processes, signals or a browser
-TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 8))')
 
 test: $(VENV)/.dev $(LIBRARIES)  ## the whole test suite
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
