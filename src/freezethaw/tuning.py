@@ -15,11 +15,10 @@ from typing import Any, Literal
 from freezethaw.decide.definition import Bounds
 from freezethaw.errors import Interrupted, StudyError
 from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result, Run
-from freezethaw.runtime.announcements import Announcements
-from freezethaw.runtime.callbacks import Callback, Callbacks
-from freezethaw.runtime.fingerprint import check_training
+from freezethaw.runtime.callbacks import Announcements, Callback, Callbacks
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
+from freezethaw.runtime.serialization import check_training
 from freezethaw.runtime.signals import TIMEOUT, Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.runtime.worker import INTERRUPTED

@@ -77,7 +77,7 @@ def worker(
       freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
-    from freezethaw.runtime.fingerprint import check_training
+    from freezethaw.runtime.serialization import check_training
     from freezethaw.runtime.worker_process import WorkerSpec
     from freezethaw.store.urls import beside
     from freezethaw.trainers import limited

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from freezethaw.decide import Inference, InferenceCache, StudyDefinition, stopping
-from freezethaw.decide.earlier import relevance
 from freezethaw.decide.inference_cache import one_thread
 from freezethaw.errors import StudyError
 from freezethaw.losses import Forecast
@@ -206,14 +205,6 @@ class StudyReader:
                 shares += f.weights[sample] * np.clip((main.var(axis=1) - noise) / variance, 0.0, 1.0)
                 total += float(f.weights[sample])
         return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
-
-    def earlier_weights(self, samples: HyperparameterSamples | None = None) -> dict[str, float]:
-        """How much the model uses each earlier study, from 0 to 1; by default with the current samples."""
-        earlier, samples = self.definition.learn_from, samples or self.samples
-        if not earlier or samples is None:
-            return {}
-        found = relevance(samples, [each.spread for each in earlier])
-        return dict(zip((each.name for each in earlier), found.tolist(), strict=True))
 
     def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
         """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""
