@@ -125,6 +125,20 @@ def note(figure: Figure, text: str) -> Figure:
     return figure
 
 
+def log_ticks(low: float, high: float, most: int = 4) -> dict[str, Any]:
+    """A few ticks of a logarithmic axis, as options of it: powers of ten, or also 2 and 5 times these."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1.0)
+    for digits in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
+        values = np.array([digit * 10.0**decade for decade in decades for digit in digits])
+        values = values[(values >= low * (1 - 1e-9)) & (values <= high * (1 + 1e-9))]
+        if len(values) >= min(3, most):
+            break
+    else:
+        return {}  # too short for round values: plotly chooses
+    values = values[:: -(-len(values) // most)]
+    return {"tickvals": values.tolist(), "ticktext": [f"{value:.12g}" for value in values]}
+
+
 def thinned(count: int, most: int) -> NDArray[np.int64]:
     """At most `most` evenly spaced indices below `count`, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -170,6 +170,8 @@ def figure_options(name: str, query: Mapping[str, str]) -> dict[str, Any]:
     elif name == "curves" and query.get("runs", "").strip():
         numbers = query["runs"].replace(",", " ").split()
         found["runs"] = tuple(integer({"runs": number}, "runs", least=0) for number in numbers[:MAX_HIGHLIGHTED])
+    if name == "slices" and query.get("columns") == "2":
+        found["columns"] = 2
     if name == "parameter_map":
         found |= {key: query[key] for key in ("x", "y") if query.get(key)}
     return found

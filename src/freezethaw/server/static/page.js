@@ -2,6 +2,7 @@
 // Without it the pages are complete but for their figures: filters, sorting and actions are links and forms.
 "use strict";
 (() => {
+  const NARROW = 480; // pixels: the width of a figure on a phone
   const REFRESH = 2000; // milliseconds between two updates of a figure
   const live = document.getElementById("live");
   const message = document.getElementById("message");
@@ -44,9 +45,13 @@
   function address(figure, preview) {
     const at = new URL(figure.dataset.figure, location.href);
     if (preview) at.searchParams.set("forecasts", "no");
+    if (figure.id === "figure-slices" && figure.clientWidth < NARROW) at.searchParams.set("columns", "2");
     for (const option of figure.querySelectorAll("[data-option]")) at.searchParams.set(option.dataset.option, option.value);
     return at;
   }
+
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  const FLAT = { orientation: "h", thickness: 10, x: 0.5, xanchor: "center", y: 1, yanchor: "bottom", title: { text: "" }, len: 0.9 };
 
   function arranged(data, layout, narrow) {
     const clear = "rgba(0,0,0,0)";
@@ -57,16 +62,30 @@
     const panels = Object.keys(layout).some((key) => /^xaxis\d/.test(key));
     layout.margin = { l: narrow ? 48 : 66, r: 14, t: panels ? 34 : 12, b: layout.scene ? 10 : 56 };
     layout.font.size = narrow ? 12 : 13;
+    if (coarse && layout.dragmode !== "select") layout.dragmode = false; // a finger on a figure scrolls the page
     layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container", font: { size: 12 } };
     const named = data.filter((trace) => trace.showlegend !== false).length > 1;
     layout.showlegend = named && !layout.scene && !panels;
     if (layout.showlegend) layout.margin.b = narrow ? 96 : 78; // two rows on a narrow page
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
-      axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly enlarges powers of ten by a quarter
+      axis.tickfont = { size: axis.type === "log" && !axis.ticktext ? 10 : 12 }; // plotly enlarges powers of ten by a quarter
       if (axis.title) axis.title.font = { size: 13 };
     }
-    if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
+    if (layout.scene) {
+      for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
+      if (coarse) layout.scene.dragmode = false;
+      if (narrow) {
+        for (const trace of data) for (const part of [trace.line, trace.marker]) if (part?.colorbar) Object.assign(part.colorbar, FLAT);
+        for (const axis of "xyz") layout.scene.camera.eye[axis] *= 1.5; // so that the names of axes fit
+      }
+    }
+    if (narrow) {
+      const bars = data.filter((trace) => trace.type === "bar" && trace.orientation !== "h");
+      for (const trace of bars) trace.textposition = "none"; // they would overlap
+      if (!bars.length) layout.xaxis.nticks ??= 5;
+      if (data.some((trace) => trace.meta?.brush)) layout.xaxis.tickangle = 60; // of parallel coordinates
+    }
     return layout;
   }
 
@@ -93,15 +112,17 @@
     const now = state.get(figure), canvas = figure.querySelector(".canvas");
     const { data, layout, frames } = recoloured(now.text);
     const words = layout.meta ?? {}, steps = layout.sliders?.[0]?.steps ?? [];
-    figure.querySelector("figcaption h3").textContent = decoded(words.title);
+    figure.querySelector("figcaption h2").textContent = decoded(words.title);
     figure.querySelector("figcaption p").textContent = (now.preview ? "computing forecasts; " : "") + decoded(words.subtitle);
     canvas.setAttribute("aria-label", `${decoded(words.title)}: ${decoded(words.subtitle)}`);
     canvas.querySelector(".waiting")?.remove();
     delete layout.sliders; // the page has controls that work with a keyboard
     delete layout.updatemenus;
     const rotated = canvas._fullLayout?.scene?.camera; // keep the viewpoint
+    arranged(data, layout, canvas.clientWidth < NARROW);
     if (rotated && layout.scene) layout.scene.camera = rotated;
-    arranged(data, layout, canvas.clientWidth < 480);
+    const panels = Object.keys(layout).filter((key) => /^xaxis/.test(key)).length;
+    if (panels > 1 && canvas.clientWidth < NARROW) canvas.style.height = `${150 * Math.ceil(panels / 2) + 60}px`;
     for (const box of figure.querySelectorAll("[data-log]:checked")) logarithmic(layout, data, box.dataset.log);
     if (figure.dataset.zoomed) {
       for (const axis of ["xaxis", "yaxis"]) layout[axis].range = canvas._fullLayout[axis].range.slice();
