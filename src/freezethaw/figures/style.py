@@ -54,21 +54,22 @@ def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:
         "exponentformat": "power",
     }  # fmt: skip
     heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
-    return graph_objects().Figure().update_layout(
-        template="none",
-        meta={"title": title, "subtitle": subtitle},  # for pages that have their own headings
-        font={"family": FONT, "size": 15, "color": INK},
-        title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
-               "yanchor": "top", "pad": {"t": 36}},
-        paper_bgcolor="white",
-        plot_bgcolor="white",
-        margin={"l": 76, "r": 24, "t": 84, "b": 92},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container", "yanchor": "bottom",
-                "font": {"size": 13}},
-        hoverlabel={"font": {"family": FONT}},
-        xaxis=axis | {"title": {"text": x, "standoff": 10}},
-        yaxis=axis | {"title": {"text": y, "standoff": 10}},
-    )  # fmt: skip
+    layout = {
+        "template": "none",
+        "meta": {"title": title, "subtitle": subtitle},  # for pages that have their own headings
+        "font": {"family": FONT, "size": 15, "color": INK},
+        "title": {"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
+                  "yanchor": "top", "pad": {"t": 36}},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "margin": {"l": 76, "r": 24, "t": 84, "b": 92},
+        "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container",
+                   "yanchor": "bottom", "font": {"size": 13}},
+        "hoverlabel": {"font": {"family": FONT}},
+        "xaxis": axis | {"title": {"text": x, "standoff": 10}},
+        "yaxis": axis | {"title": {"text": y, "standoff": 10}},
+    }  # fmt: skip
+    return graph_objects().Figure(layout=layout)  # several times faster than `update_layout`
 
 
 def run_name(run: int) -> str:

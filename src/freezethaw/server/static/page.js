@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const NARROW = 480; // pixels: the width of a figure on a phone
-  const REFRESH = 2000; // milliseconds between two updates of a figure
+  const REFRESH = 1500; // milliseconds between two updates of a figure
   const live = document.getElementById("live");
   const message = document.getElementById("message");
   const seen = new Set(); // figures in view
@@ -247,9 +247,18 @@
     if (next) next(); else free += 1;
   }
 
+  // Draw a figure, at most once in REFRESH milliseconds.
+  function soon(figure) {
+    const now = state.get(figure);
+    if (!now) { draw(figure); return; }
+    clearTimeout(now.next);
+    now.next = setTimeout(() => draw(figure), Math.max(0, now.begun + REFRESH - performance.now()));
+  }
+
   async function draw(figure) {
     const now = state.get(figure) ?? { tag: "", busy: false, again: false };
     state.set(figure, now);
+    now.begun = performance.now();
     if (now.busy) { now.again = true; return; }
     if (now.playing) return; // what is played does not change under the reader
     now.busy = true;
@@ -269,6 +278,7 @@
       Object.assign(now, { text, preview });
       await show(figure);
       Object.assign(now, { tag: answer.headers.get("ETag") ?? "-", at: at.href });
+      figure.dataset.version = now.tag.slice(1, -1); // of the losses, and of the forecasts if they may be older
       figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
     } catch (error) {
       let note = canvas.querySelector(".waiting");
@@ -281,7 +291,8 @@
       release();
       now.busy = false;
       // the figure may be of an earlier state: request it again until it is current
-      const late = seen.has(figure) && !now.playing && Number(now.tag.slice(1, -1)) < Number(live?.dataset.change ?? 0);
+      const versions = (figure.dataset.version ?? "0").split(".").map(Number);
+      const late = seen.has(figure) && !now.playing && Math.min(...versions) < Number(live?.dataset.change ?? 0);
       figure.classList.toggle("behind", Boolean(now.again || late)); // of an earlier state than the records beside it
       if (now.again || late) {
         clearTimeout(now.next);
@@ -330,7 +341,7 @@
       if (focused && !document.contains(active)) live.querySelector(focused)?.focus({ preventScroll: true });
       mark();
     }
-    for (const figure of seen) await draw(figure);
+    for (const figure of seen) soon(figure); // the records do not wait for figures
   }
 
   // Filters, sorting and pages of a table, without loading the whole page again.
@@ -370,20 +381,21 @@
     mark();
   });
 
-  let due = 0, refreshing = false;
+  let due = 0, refreshing = false, missed = false;
   function subscribe() {
     const stream = new EventSource(live.dataset.stream);
     let first = true;
     stream.addEventListener("change", (event) => {
       live.dataset.change = event.data;
       if (first) { first = false; return; }
-      if (due || refreshing) { due ||= setTimeout(later, REFRESH); return; }
-      due = setTimeout(later, 100);
+      missed = document.hidden; // a page that nobody sees costs nothing
+      if (!missed) due ||= setTimeout(later, 100);
     });
   }
+  document.addEventListener("visibilitychange", () => { if (missed && !document.hidden) { missed = false; later(); } });
   async function later() {
     due = 0;
-    if (refreshing) { due = setTimeout(later, REFRESH); return; }
+    if (refreshing) { due = setTimeout(later, 100); return; }
     refreshing = true;
     try { await refresh(); } catch { /* the server is unavailable; the next change retries */ } finally { refreshing = false; }
   }
