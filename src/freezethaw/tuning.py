@@ -27,6 +27,7 @@ from freezethaw.runtime.worker_process import WorkerSpec
 from freezethaw.space import Space
 from freezethaw.study import Study, StudySession, read, session_of
 from freezethaw.trainers import Train, function_of, limited
+from freezethaw.trainers.importing import refuse_while_importing
 
 Engine = Literal["inline", "processes"] | RayEngine
 
@@ -86,6 +87,7 @@ def tune(
 
     Raises `Interrupted`, a `KeyboardInterrupt`, if a signal asked to stop, after all runs were frozen.
     """
+    refuse_while_importing()
     _check_limits(budget, timeout)
     function, limit = _limited(train, epoch_limit)
     _check_seconds("grace", grace)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from freezethaw.errors import StudyError
+from freezethaw.trainers.importing import importing
 
 
 def dumps(function: Callable[..., Any]) -> dict[str, str]:
@@ -54,7 +55,8 @@ def receive(pipe: IO[bytes]) -> Callable[..., Any]:
     sent = json.loads(line)
     sys.path.extend(p for p in sent["path"] if p not in sys.path)
     try:
-        return _loads(sent["function"])
+        with importing(sent["function"].get("module", "the script of the training")):
+            return _loads(sent["function"])
     except Exception as error:
         raise StudyError(
             f"the training function cannot be loaded in a worker process: {type(error).__name__}: {error}"
