@@ -13,7 +13,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.errors import Diverged, OutOfMemory, Preempted, TrainingError
-from freezethaw.trainers import command
+from freezethaw.trainers import command, limited
 from freezethaw.trainers.command_process import read_line
 from tests.trainers.bench import Bench, script
 
@@ -261,6 +261,34 @@ def test_asked_to_leave_it_may_finish_its_epoch_first(tmp_path):
     bench.sit(shell(tmp_path, DILIGENT), [5], leaving=(tmp_path / "printed").exists)
     assert bench.reported == [1.0, 2.0]
     assert (bench.saved / "value").read_text() == "2\n"
+
+
+SLOW = """
+trap 'asked=1' TERM
+echo '{"epoch": 1, "loss": 1}'
+i=0; while [ $i -lt WAIT ]; do sleep 1; i=$((i + 1)); done
+echo '{"epoch": 2, "loss": 2}'; echo 2 > "$FREEZETHAW_SAVE/value"; exit 12
+"""
+
+
+@pytest.mark.slow
+def test_asked_to_leave_it_has_as_long_as_its_epoch_takes(tmp_path):
+    started = time.monotonic()
+    bench = Bench(tmp_path)
+    trainer = shell(tmp_path, SLOW.replace("WAIT", "24"))  # longer than it was given before there was `grace`
+    bench.sit(trainer, [5], leaving=lambda: time.monotonic() - started > 1.0)
+    assert bench.reported == [1.0, 2.0]
+
+
+def test_a_grace_period_ends_a_command_that_does_not_leave(tmp_path):
+    started = time.monotonic()
+    bench = Bench(tmp_path)
+    trainer, limit = limited(shell(tmp_path, SLOW.replace("WAIT", "60")), None, 3.0)
+    assert limit is None
+    with pytest.raises(Preempted):
+        bench.sit(trainer, [5], leaving=lambda: time.monotonic() - started > 1.0)
+    assert 2.0 < time.monotonic() - started < 20
+    assert bench.reported == []
 
 
 def test_asked_to_leave_without_saving_nothing_is_recorded_that_would_be_trained_again(tmp_path):

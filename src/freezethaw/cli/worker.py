@@ -100,8 +100,8 @@ def worker(
         warning = check_training(study, entries["trainer"])
     if warning:
         typer.echo(f"freezethaw: {warning}", err=True)
-    train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
     grace = grace or entries.get("grace")
+    train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"), grace)
     spec = WorkerSpec(url, found, str(folder), kept, limit, grace)
     result, code = _work(spec, train, as_json)
     if as_json:

@@ -23,6 +23,7 @@ from typing import IO, Any
 from freezethaw.errors import StudyError, TrainingError
 from freezethaw.store import Storage
 from freezethaw.trainers import ClassTrainer, CommandTrainer, NamedTrainer, Train
+from freezethaw.trainers.importing import importing
 
 CHANGED = "training changed"  # the kind of event
 LARGEST_FILE = 1_000_000  # bytes of a file named by a command that is taken for its source
@@ -67,7 +68,8 @@ def receive(pipe: IO[bytes]) -> Callable[..., Any]:
     sent = json.loads(line)
     sys.path.extend(p for p in sent["path"] if p not in sys.path)
     try:
-        return _loads(sent["function"])
+        with importing(sent["function"].get("module", "the script of the training")):
+            return _loads(sent["function"])
     except Exception as error:
         raise StudyError(
             f"the training function cannot be loaded in a worker process: {type(error).__name__}: {error}"
