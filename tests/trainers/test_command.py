@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
