@@ -162,7 +162,10 @@ def one_round(original: Path, section: str | None, seconds: float, units: int) -
         command = [sys.executable, "-m", "benchmarks.page_live", "--train", url, "--seconds", str(seconds)]
         with subprocess.Popen([*command, "--units", str(units)], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            row: dict[str, Any] = {"page": section is not None} | json.loads(process.stdout.read().splitlines()[-1])
+            load = round(os.getloadavg()[0], 1)
+            row: dict[str, Any] = {"page": section is not None, "load_before": load} | json.loads(
+                process.stdout.read().splitlines()[-1]
+            )
         after = processor_seconds()
         row |= {f"{name}_share": (after[name] - before[name]) / seconds for name in ("server", "browser")}
         if page is not None:

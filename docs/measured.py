@@ -270,7 +270,8 @@ def faults_table() -> str:
         lines.append(f"| {one['workers']} workers, {database} | {one['kills']} | {one['lost']} | {again} |")
     found = kept("faults_runtime.json")  # whose auditor ends the benchmark at the first loss that is gone
     names = {"kill_worker": "workers of a real `tune`, SIGKILL", "terminate_worker": "the same, SIGTERM"}
-    for key, name in (names | {"kill_parent": "the process that called `tune`"}).items():
+    names |= {"kill_parent": "the process that called `tune`", "kill_parent_postgresql": "the same, on PostgreSQL"}
+    for key, name in names.items():
         one = found[key]
         again = f"{one['trained_again']} | {one['allowed_again']} | {one['replayed']} of {one['decisions']}"
         lines.append(f"| {name} | {one['shots']} | 0 | {again} |")

@@ -182,6 +182,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.ray")
     parser.add_argument("--share", type=float, default=1.0, help="of the full counts")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--long-epoch", type=float, default=60.0, help="seconds of a long epoch")
     parser.add_argument("--only", nargs="+", help="parts; the results of others are kept")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -196,6 +197,7 @@ def main() -> int:
             "overhead_one": lambda: parts.cost(place, count(500), 1, "0.001"),
             "overhead_eight": lambda: parts.cost(place, count(400), 8, "0.1 1.0"),
             "storm": lambda: parts.fly(place, count(1000), 8, **fire),
+            "long_epochs": lambda: parts.fly(place, count(32), 8, 1, 1, str(given.long_epoch), given.seed),
         }
         for name, scenario in plan.items():
             if given.only and name not in given.only:

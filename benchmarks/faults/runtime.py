@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import outages, overhead, storm
+from benchmarks import servers
+from benchmarks.faults import outages, overhead, storm, tuning
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults_runtime.json"
 EVERY = 3  # epochs between checkpoints, in the storms
@@ -42,6 +43,7 @@ def main() -> int:
     terminate, kill = storm.hit_worker(signal.SIGTERM), storm.hit_worker(signal.SIGKILL)
     plan: dict[str, Callable[[], dict[str, Any]]] = {
         "kill_parent": lambda: storm.storm(storm.kill_parent(), count(30), again=0, seed=given.seed, every=EVERY),
+        "kill_parent_postgresql": lambda: _on_postgresql(storm.kill_parent(), count(30), given.seed),
         "terminate_worker": lambda: storm.storm(terminate, count(50), again=0, seed=given.seed, every=EVERY),
         "kill_worker": lambda: storm.storm(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
         "restart_postgresql": lambda: outages.restarts(count(20), given.seed),
@@ -64,6 +66,13 @@ def main() -> int:
         print(f"  {found[name]}", flush=True)
         given.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0
+
+
+def _on_postgresql(shoot: storm.Shoot, count: int, seed: int) -> dict[str, Any]:
+    """A storm whose studies are on a PostgreSQL server."""
+    with servers.postgresql() as server:
+        new = lambda: {tuning.STORE: servers.fresh_database(server)}  # noqa: E731
+        return storm.storm(shoot, count, again=0, seed=seed, every=EVERY, new_environment=new)
 
 
 def _apart(measure: Callable[[int], dict[str, Any]], size: int) -> dict[str, Any]:

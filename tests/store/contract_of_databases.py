@@ -16,6 +16,7 @@ import pytest
 
 from freezethaw.errors import StoreError, StudyError
 from freezethaw.store import Store, Watcher, leases
+from freezethaw.store.processes import Process
 from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over, tickets
 
 ROOT = Path(__file__).parents[2]
@@ -148,3 +149,19 @@ class DatabaseContract:
                 process.kill()
                 process.wait()
                 process.stdout.close()
+
+    @pytest.mark.parametrize("living", [0, 2, 9])
+    def test_the_dead_in_a_long_queue_are_not_waited_for(self, url, living):
+        study, here = opened(url), Process.current()
+        database, number = study._database, study._study
+        with database.writing() as connection:
+            entered = [leases.enter_queue(connection, number, here) for _ in range(7 + living + 1)]
+        with database.writing() as connection:  # the first ones die
+            connection.exec_driver_sql(f"UPDATE freezethaw_queue SET started = 'never' WHERE ticket <= {entered[6]}")
+        with database.reading() as connection:
+            _, ahead, count = leases._look(connection, number, entered[-1], here)
+            assert ahead == entered[7:-1]
+            assert count == living
+            assert leases.next_ticket(connection, number, here) == entered[7]
+            _, ahead, count = leases._look(connection, number, entered[6], here)
+            assert (ahead, count) == ([], 0)

@@ -97,7 +97,8 @@ def decision_page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     view, which = store.study(parameters["study"]), integer(parameters, "number")
     key, found = quote(view.key), one_decision(store, parameters)
     chosen = found["basket"][0] if found["basket"] else None
-    rows = "".join(_basket_row(e, e is chosen) for e in sorted(found["basket"], key=lambda e: -e["chance"]))
+    ordered = enumerate(sorted(found["basket"], key=lambda e: -e["chance"]), 1)
+    rows = "".join(_basket_row(e, place, e is chosen) for place, e in ordered)
     entropy = view.known().definition.get("policy") == "entropy_search"
     chance = "P_min" if entropy else "Probability"
     told = (
@@ -130,8 +131,8 @@ def decision_page(store: StoreView, parameters: Mapping[str, Any]) -> str:
     return components.document(f"Decision {which}", body, f"/api/studies/{key}/decisions/{which}", trail)
 
 
-def _basket_row(entry: Mapping[str, Any], chosen: bool) -> str:
-    name = "a new run" if entry["run"] is None else f"run {entry['run']}"
+def _basket_row(entry: Mapping[str, Any], place: int, chosen: bool) -> str:
+    name = f"new run ({place})" if entry["run"] is None else f"run {entry['run']}"
     return (
         f'<tr{" class=chosen" if chosen else ""}><th scope="row">{name}{" (chosen)" if chosen else ""}</th>'
         f"<td class=n>{entry['epoch']} to {entry['to_epoch']}</td><td class=n>{plain.percent(entry['chance'])}</td>"

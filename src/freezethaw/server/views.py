@@ -123,12 +123,13 @@ class StudyView:
         with self._figure_lock if model_free else self.model_lock:
             change, study = self.read_only(not model_free)
             key = (name, change, *sorted(options.items()))
-            if key not in self._figures:
+            text = self._figures.get(key)
+            if text is None:
                 began = time.monotonic()
-                self._keep(key, STUDY_FIGURES[name](study, **options).to_json())
+                text = self._keep(key, STUDY_FIGURES[name](study, **options))
                 if not model_free:
                     self._cost += time.monotonic() - began
-            return str(change), self._figures[key]
+            return str(change), text
 
     def _curves(self, options: dict[str, Any]) -> tuple[str, str]:
         """The current losses with the last forecasts; current forecasts are computed for the next request.
@@ -147,9 +148,10 @@ class StudyView:
                 change, study = model.state.change, model
             version = f"{change}.{model.state.change}"
             key = ("curves", version, *sorted(options.items()))
-            if key not in self._figures:
-                self._keep(key, figures.curves(study, **options, model=model).to_json())
-            return version, self._figures[key]
+            text = self._figures.get(key)
+            if text is None:
+                text = self._keep(key, figures.curves(study, **options, model=model))
+            return version, text
 
     def _infer(self) -> StudyReader:
         """The read-only copy of the study, with its forecasts computed."""
@@ -169,10 +171,11 @@ class StudyView:
         finally:
             self._inferring.release()
 
-    def _keep(self, key: tuple[Any, ...], text: str) -> None:
-        self._figures[key] = text
+    def _keep(self, key: tuple[Any, ...], figure: Any) -> str:
+        text = self._figures[key] = str(figure.to_json())
         while len(self._figures) > MAX_FIGURES:
             self._figures.popitem(last=False)
+        return text
 
     def writable(self) -> Study:
         """The study itself, for changes; hold `model_lock` while using it."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, select, update
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Lease
@@ -25,8 +25,15 @@ from freezethaw.store.storage import DECIDING, LeaseState, Watcher
 from freezethaw.store.tables import leases, queue
 
 PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often
-LONGEST_PAUSE = 1.0
+LONGEST_PAUSE = 2.0
 PATIENCE = 5.0  # seconds that a free lease is left to who is next
+NEAREST = 4  # tickets that are read first
+LAST = 2**62  # after all tickets
+
+_AHEAD = (queue.c.study == bindparam("study"), queue.c.ticket < bindparam("before", type_=BigInteger))
+_FIRST = select(queue).where(*_AHEAD).order_by(queue.c.ticket)
+_NEAREST = _FIRST.limit(NEAREST)
+_COUNT = select(func.count()).select_from(queue).where(*_AHEAD)
 
 
 _NOBODY = Process("", "", 0, "")
@@ -131,7 +138,12 @@ def _fields(decision: int, holder: Process) -> dict[str, object]:
 
 def next_ticket(connection: Connection, study: int, here: Process) -> int | None:
     """The ticket that is next; those of processes that are surely dead do not count."""
-    return next((ticket for ticket, holder in _tickets(connection, study) if not holder.is_dead(here)), None)
+    for most in (NEAREST, None):
+        tickets = _tickets(connection, study, most=most)
+        living = next((ticket for ticket, holder in tickets if not holder.is_dead(here)), None)
+        if living is not None or len(tickets) != most:
+            return living
+    return None
 
 
 def take_if_nobody_waits(connection: Connection, study: int, watcher: Watcher) -> Lease | None:
@@ -170,13 +182,13 @@ def wait_in_queue(
     """Return when this ticket is next and the decision lease, as it is returned, may be taken."""
     passed_over = _PassedOver()
     while True:
-        seen, ahead = database.read(lambda connection: _look(connection, study, ticket, watcher.here))
+        seen, ahead, count = database.read(lambda connection: _look(connection, study, ticket, watcher.here))
         if not ahead and watcher.may_take((study, database.outages), seen):
             return seen
         if ahead and passed_over.should_be(seen, ahead[0]):
             database.write(lambda connection, gone=ahead[0]: leave_queue(connection, gone), repeatable=True)  # type: ignore[misc]
         else:
-            pause(min(PAUSE * (1 + 2 * len(ahead)), LONGEST_PAUSE))
+            pause(min(PAUSE * (1 + 2 * count), LONGEST_PAUSE))
 
 
 class _PassedOver:
@@ -194,15 +206,27 @@ class _PassedOver:
         return seen is not None and now - self._since > PATIENCE
 
 
-def _look(connection: Connection, study: int, ticket: int, here: Process) -> tuple[LeaseState, list[int]]:
-    """The decision lease, and the tickets of the living that are ahead."""
+def _look(connection: Connection, study: int, ticket: int, here: Process) -> tuple[LeaseState, list[int], int]:
+    """The decision lease, the nearest tickets of the living that are ahead, and how many are ahead in all.
+
+    Whether a process lives is looked up for the nearest only: those behind look often, and there may be many.
+    """
     seen = states(connection, study, DECIDING)
     if not seen:
         raise StudyError("the study was deleted")
-    earlier = [one for one in _tickets(connection, study) if one[0] < ticket]
-    return seen[0], [number for number, holder in earlier if not holder.is_dead(here)]
+    for most in (NEAREST, None):
+        earlier = _tickets(connection, study, ticket, most)
+        living = [number for number, holder in earlier if not holder.is_dead(here)]
+        if len(earlier) != most:
+            return seen[0], living, len(living)
+        if living:
+            break
+    return seen[0], living, int(connection.execute(_COUNT, {"study": study, "before": ticket}).scalar_one())
 
 
-def _tickets(connection: Connection, study: int) -> list[tuple[int, Process]]:
-    query = select(queue).where(queue.c.study == study).order_by(queue.c.ticket)
+def _tickets(
+    connection: Connection, study: int, before: int = LAST, most: int | None = None
+) -> list[tuple[int, Process]]:
+    query = _FIRST if most is None else _NEAREST
+    query = query.params(study=study, before=before)
     return [(r.ticket, Process(r.host, r.boot, r.pid, r.started)) for r in connection.execute(query)]

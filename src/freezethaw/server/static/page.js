@@ -84,7 +84,7 @@
       const bars = data.filter((trace) => trace.type === "bar" && trace.orientation !== "h");
       for (const trace of bars) trace.textposition = "none"; // they would overlap
       if (!bars.length) layout.xaxis.nticks ??= 5;
-      if (data.some((trace) => trace.meta?.brush)) layout.xaxis.tickangle = 60; // of parallel coordinates
+      if (data.some((trace) => trace.meta?.brush)) layout.xaxis.tickangle = -60; // of parallel coordinates
     }
     return layout;
   }
