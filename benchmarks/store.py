@@ -10,16 +10,17 @@ open a study of 1,000 runs of 100 epochs, and to look again after one more loss.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import platform
+import queue
 import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,21 @@ def measure(make: Callable[[str, int], Write], url: str, processes: int, seconds
     for worker in workers:
         worker.start()
     with Store(url)._database.reading() as reader:
+
+        def look() -> None:
+            """A server ends transactions that are idle for long, and 64 processes may take long to start and to end."""
+            reader.exec_driver_sql("SELECT 1").scalar()
+
         reader.exec_driver_sql("SELECT count(*) FROM freezethaw_epochs").scalar()
+        while ready.n_waiting < processes:
+            look()
+            time.sleep(0.05)
         ready.wait()
-        begin = time.perf_counter()
-        found = [results.get() for _ in workers]
+        begin, found = time.perf_counter(), []
+        while len(found) < processes:
+            with contextlib.suppress(queue.Empty):
+                found.append(results.get(timeout=1.0))
+            look()
         took = time.perf_counter() - begin
     for worker in workers:
         worker.join()
@@ -193,7 +205,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="of the study that is opened")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         names = (f"sqlite:///{folder}/{number}.db" for number in range(1000))
         sizes = given.processes, given.seconds, given.rounds

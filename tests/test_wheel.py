@@ -97,7 +97,9 @@ def test_it_installs_quickly_and_small_and_imports_at_once(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     grown = (size(tmp_path / "empty") - before) / 1e6
     imports = min(float(run(python, "-c", IMPORTED)) for _ in range(5))
-    print(f"installed in {took:.0f} s ({spent:.0f} s of processor), {grown:.0f} MB; import {imports:.3f} s")
+    print(
+        f"installed in {took:.0f} s ({spent:.0f} s of processor), {grown:.0f} MB; import {imports:.3f} s of processor"
+    )
     assert run(python, "-m", "freezethaw", "--version").split()[-1] == ft.__version__
     assert re.search(r"\brun\b", run(python, "-m", "freezethaw", "--help"))
     assert run(python, "-c", "import freezethaw as ft; print(ft.Study(ft.Space(x=ft.Float(0, 1)), 3).ask().run)") == "1"

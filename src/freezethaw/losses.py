@@ -407,7 +407,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """A picture, for notebooks."""
-        from freezethaw.picture import forecast_html
+        from freezethaw.notebook import forecast_html
 
         return forecast_html(self)
 

@@ -20,7 +20,7 @@ from freezethaw.records import Checkpoint, Lease
 from freezethaw.runtime import checkpoints
 from freezethaw.runtime.checkpoints import CheckpointManager, to_evict
 from freezethaw.store import Watcher
-from tests.store.small_study import CONFIG, decide, opened, report, take_over
+from tests.store.small_study import CONFIG, Clock, decide, opened, report, take_over
 
 
 @pytest.fixture
@@ -235,6 +235,25 @@ def test_what_a_killed_worker_left_is_cleaned_by_the_next_owner(study, manager):
     assert len(places(manager)) == 2
     with pytest.raises(LeaseLost):
         CheckpointManager(study, manager._files.root).tidy(Lease(1, 1, 1)) or trained(study, manager, lease, [5])
+
+
+def test_an_owner_that_was_stopped_while_it_loads_learns_that_it_lost_its_lease(study, manager, monkeypatch):
+    lease = decide(study, to_epoch=9).lease
+    trained(study, manager, lease, [1])
+    newest_good, clock = manager._newest_good, Clock()
+    watcher = Watcher(60.0, clock)
+    take_over(study, watcher)
+    clock.now += 61
+
+    def stopped_meanwhile(lease, folder):
+        other = CheckpointManager(study, manager._files.root)
+        other.clean(take_over(study, watcher).lease)
+        return newest_good(lease, folder)
+
+    monkeypatch.setattr(manager, "_newest_good", stopped_meanwhile)
+    with pytest.raises(LeaseLost), manager.load(lease):
+        pass
+    assert len(study.checkpoints(1)) == 1
 
 
 def test_no_room_for_a_copy_does_not_condemn_the_checkpoint(study, manager, monkeypatch):

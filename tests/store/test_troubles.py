@@ -234,7 +234,7 @@ def test_a_server_that_was_restarted_is_found_again(postgresql_server):
     study = opened(fresh_database(postgresql_server))
     lease = decide(study).lease
     with psycopg.connect(postgresql_server.replace("+psycopg", ""), autocommit=True) as admin:
-        others = "pid <> pg_backend_pid() AND usename = current_user"
+        others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
         admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
     import time
 

@@ -178,10 +178,13 @@ class CheckpointManager:
     def _newest_good(self, lease: Lease, folder: Path) -> Loaded | None:
         for record in sorted(self._study.checkpoints(lease.run), key=lambda r: (-r.epoch, -r.number)):
             copy = folder / str(record.number)
-            copy.mkdir()
             try:
+                copy.mkdir()
                 self._verify(record, copy)
             except (CheckpointError, FileNotFoundError, NotADirectoryError) as error:
+                if not folder.is_dir():  # whoever took the run over has cleaned up
+                    self._study.beat(lease)  # raises LeaseLost
+                    raise
                 self._study.drop_checkpoints([record.number], "damaged", lease)
                 text = f"the checkpoint of run {record.run} at epoch {record.epoch} ({record.place}) {error}"
                 self._study.add_event("checkpoint not loaded", text, record.run, record.epoch)

@@ -35,7 +35,7 @@ from freezethaw.records import (
     StudyState,
     closed_state,
 )
-from freezethaw.store import definitions, documents, rules
+from freezethaw.store import documents, rules
 from freezethaw.store.processes import Process
 from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
 
@@ -73,7 +73,7 @@ class MemoryStorage:
         self.durable = self.shared = False
         self._lock = threading.RLock()
         self._change = 0
-        self._definitions = [_Dated(definitions.checked(definition), 0)]
+        self._definitions = [_Dated(rules.checked_definition(definition), 0)]
         self._runs: list[Run] = []
         self._created: list[int] = []  # the change that added each run
         self._metrics: dict[int, list[Mapping[str, Any]]] = {}
@@ -483,9 +483,7 @@ class MemoryStorage:
     def amend(self, changes: Definition) -> None:
         """Change entries of the definition: a new version."""
         with self._lock:
-            amendment = definitions.amend(
-                self._definitions[-1].value, {**self._definitions[-1].value, **changes}, self.name
-            )
+            amendment = rules.amend(self._definitions[-1].value, {**self._definitions[-1].value, **changes}, self.name)
             if not amendment:
                 return
             self._advance()
@@ -497,16 +495,16 @@ class MemoryStorage:
 
     def set_tags(self, tags: Iterable[str]) -> None:
         """Replace the study's tags."""
-        self._set(definitions.TAGS, definitions.checked_tags(tags))
+        self._set(rules.TAGS, rules.checked_tags(tags))
 
     def set_disk_budget(self, gb: float | None) -> None:
         """Record the disk budget of the checkpoints."""
-        if self._definitions[-1].value.get(definitions.DISK) != gb:
-            self._set(definitions.DISK, gb)
+        if self._definitions[-1].value.get(rules.DISK) != gb:
+            self._set(rules.DISK, gb)
 
     def set_training(self, training: Mapping[str, str]) -> None:
         """Record the name and the hash of what trains the study."""
-        self._set(definitions.TRAINING, dict(training))
+        self._set(rules.TRAINING, dict(training))
 
     def _set(self, key: str, value: object) -> None:
         """Change an entry of the definition on which no decision depends: no new version."""

@@ -26,12 +26,12 @@ from freezethaw.records import (
     StudyState,
 )
 from freezethaw.store import (
-    definitions,
     documents,
     leases,
     loading,
     recording,
     rows,
+    rules,
     sampler_states,
     study_rows,
 )
@@ -265,16 +265,16 @@ class SqlStorage:
 
     def set_tags(self, tags: Iterable[str]) -> None:
         """Replace the study's tags."""
-        self._set(definitions.TAGS, definitions.checked_tags(tags))
+        self._set(rules.TAGS, rules.checked_tags(tags))
 
     def set_disk_budget(self, gb: float | None) -> None:
         """Record the disk budget of the checkpoints."""
-        if self.load().definition.get(definitions.DISK) != gb:
-            self._set(definitions.DISK, gb)
+        if self.load().definition.get(rules.DISK) != gb:
+            self._set(rules.DISK, gb)
 
     def set_training(self, training: Mapping[str, str]) -> None:
         """Record the name and the hash of what trains the study."""
-        self._set(definitions.TRAINING, dict(training))
+        self._set(rules.TRAINING, dict(training))
 
     def _set(self, key: str, value: object) -> None:
         self._change(lambda connection, head: study_rows.set_entry(connection, head, key, value))

@@ -9,13 +9,12 @@ from sqlalchemy import Connection, and_, case, delete, func, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Lease, StudyInfo, StudyState
-from freezethaw.store import definitions, documents, leases, rows, study_rows
+from freezethaw.store import documents, leases, rows, rules, study_rows
 from freezethaw.store.database import Database
 from freezethaw.store.processes import Process
 from freezethaw.store.sql_storage import SqlStorage
 from freezethaw.store.storage import Definition
-from freezethaw.store.tables import definitions as definition_table
-from freezethaw.store.tables import prepare, runs
+from freezethaw.store.tables import definitions, prepare, runs
 from freezethaw.store.tables import studies as study_table
 
 WAIT_SECONDS = 60.0
@@ -58,7 +57,7 @@ class Store:
 
     def create_or_open(self, name: str, definition: Definition) -> SqlStorage:
         """The study of this name: created, or continued if the definition is of the same study."""
-        checked, name = definitions.checked(definition), _checked_name(name)
+        checked, name = rules.checked_definition(definition), _checked_name(name)
 
         def create_or_amend(connection: Connection) -> tuple[int, str]:
             found = study_rows.find(connection, name)
@@ -77,7 +76,7 @@ class Store:
 
         Returns it with the leases (of this process) of its pending decisions, by their numbers.
         """
-        definition, name = definitions.checked(state.definition), _checked_name(name)
+        definition, name = rules.checked_definition(state.definition), _checked_name(name)
 
         def write_all(connection: Connection) -> tuple[int, str, dict[int, Lease]]:
             self._database.lock_names(connection)
@@ -118,10 +117,8 @@ class Store:
         count = runs.c.epochs + case((runs.c.state == "diverged", 1), else_=0)
         of_study = select(runs.c.study, func.sum(count).label("epochs")).where(~runs.c.added).group_by(runs.c.study)
         trained = of_study.subquery()
-        defined = (definition_table.c.study == study_table.c.id, definition_table.c.version == study_table.c.definition)
-        query = select(study_table, trained.c.epochs, definition_table.c.document).join(
-            definition_table, and_(*defined)
-        )
+        defined = (definitions.c.study == study_table.c.id, definitions.c.version == study_table.c.definition)
+        query = select(study_table, trained.c.epochs, definitions.c.document).join(definitions, and_(*defined))
         query = query.outerjoin(trained, trained.c.study == study_table.c.id).order_by(study_table.c.id)
         return tuple(
             StudyInfo(
@@ -130,7 +127,7 @@ class Store:
                 int(row.epochs or 0),
                 row.decisions,
                 row.created,
-                tuple(documents.load(row.document).get(definitions.TAGS, ())),
+                tuple(documents.load(row.document).get(rules.TAGS, ())),
                 row.uid,
             )
             for row in self._database.read(lambda connection: connection.execute(query).all())

@@ -11,12 +11,11 @@ from sqlalchemy import Connection, insert, select, update
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Decision, Lease, Report, Run, StudyState, check_finite
-from freezethaw.store import definitions, documents, leases, loading, recording, rows, sampler_states
+from freezethaw.store import documents, leases, loading, recording, rows, rules, sampler_states
 from freezethaw.store.processes import Process
 from freezethaw.store.rows import Head
 from freezethaw.store.storage import Definition
-from freezethaw.store.tables import definitions as definition_table
-from freezethaw.store.tables import runs, studies
+from freezethaw.store.tables import definitions, runs, studies
 
 SAVED = "saved from memory: earlier decisions of this run are not recorded here"
 
@@ -35,7 +34,7 @@ def create(connection: Connection, name: str, definition: Mapping[str, Any]) -> 
     connection.execute(insert(studies).values(**row, created=documents.now(), **counters))
     number = connection.execute(select(studies.c.id).where(studies.c.uid == uid)).scalar_one()
     document = {"study": number, "version": 1, "change": 0, "document": documents.dump(dict(definition))}
-    connection.execute(insert(definition_table).values(**document, difference=""))
+    connection.execute(insert(definitions).values(**document, difference=""))
     leases.add_decision_lease(connection, number)
     return number, uid
 
@@ -43,14 +42,14 @@ def create(connection: Connection, name: str, definition: Mapping[str, Any]) -> 
 def amend(connection: Connection, head: Head, name: str, definition: Definition) -> None:
     """Continue with another definition of the same study: a new version, with an event."""
     current = loading.read_definition(connection, head.study, head.definition)
-    amendment = definitions.amend(current, definition, name)
+    amendment = rules.amend(current, definition, name)
     if not amendment:
         return
     head.definition += 1
     head.max_epochs = definition["max_epochs"]
     difference = documents.printable(amendment.difference)
     row = {"study": head.study, "version": head.definition, "change": head.change, "difference": difference}
-    connection.execute(insert(definition_table).values(**row, document=documents.dump(dict(amendment.definition))))
+    connection.execute(insert(definitions).values(**row, document=documents.dump(dict(amendment.definition))))
     grown = (runs.c.study == head.study, runs.c.state == "finished", ~runs.c.added, runs.c.epochs < head.max_epochs)
     connection.execute(update(runs).where(*grown).values(state="frozen", change=head.change))
     rows.add_event(connection, head, "definition changed", f"the study was continued with changes: {difference}")
@@ -60,8 +59,8 @@ def amend(connection: Connection, head: Head, name: str, definition: Definition)
 def set_entry(connection: Connection, head: Head, key: str, value: object) -> None:
     """Change an entry of the definition on which no decision depends, in the current version."""
     definition = loading.read_definition(connection, head.study, head.definition) | {key: value}
-    where = (definition_table.c.study == head.study, definition_table.c.version == head.definition)
-    connection.execute(update(definition_table).where(*where).values(document=documents.dump(definition)))
+    where = (definitions.c.study == head.study, definitions.c.version == head.definition)
+    connection.execute(update(definitions).where(*where).values(document=documents.dump(definition)))
 
 
 def write_all(connection: Connection, head: Head, state: StudyState, samples: Any, here: Process) -> dict[int, Lease]:
