@@ -28,6 +28,8 @@ Values = Mapping[str, float | Array]  # by name: numbers, or arrays with one ent
 
 # lower bounds of the noise variance, in units in which losses have variance one
 PAPER_NOISE_FLOOR = 1e-8
+LATE, LATE_SPREAD, LATE_FROM, LATE_MEAN = 0.15, 1.0, 0.5, 0.05
+LEARNT = 0
 NOISE_FLOOR = 1e-6  # above the variance of a stalled run
 
 # of the expected loss in an earlier study, whose range of six standard deviations is [0, 1]: losses here are expected
@@ -70,11 +72,19 @@ def _drift(t: Array, horizon: float) -> Array:
     return np.asarray(np.log(np.minimum(t, horizon)) / math.log(max(horizon, 2.0)) - 0.5)
 
 
+def _late(t: Array, horizon: float) -> Array:
+    """Zero up to the root of the horizon, then linear in log time up to one: change of which short runs say nothing."""
+    end = max(horizon, 2.0)
+    begin = end**LATE_FROM
+    return np.asarray(np.log(np.clip(t / begin, 1.0, end / begin)) / math.log(end / begin))
+
+
 # name: (function, names of the hyperparameters it needs)
 BASIS: Mapping[str, tuple[BasisFunction, tuple[str, ...]]] = {
     "level": (_level, ()),
     "drop": (_drop, ("alpha", "beta")),
     "drift": (lambda t, v, horizon: _drift(t, horizon), ()),
+    "late": (lambda t, v, horizon: _late(t, horizon), ()),
 }
 RESIDUAL: Mapping[str, tuple[ResidualKernel, tuple[str, ...]]] = {
     "decay": (lambda t, u, v: exponential_decay(t, u, v["alpha"], v["beta"]), ("alpha", "beta")),
@@ -243,15 +253,32 @@ def drift(dimensions: int, horizon: float) -> Specification:
         """Prior of a variance from the median and the log-scale spread of its square root."""
         return LogNormal(2 * math.log(deviation), 2 * spread)
 
+    learnt = (
+        {
+            "level.variance": LogNormal(-0.1, 1.2),
+            "drop.variance": LogNormal(-1.4, 1.3),
+            "drift.variance": LogNormal(-3.1, 2.0),
+            "smooth.variance": LogNormal(-4.2, 2.2),
+            "freedom": LogNormal(0.2, 1.0),
+            "noise": LogNormal(-8.5, 4.5, NOISE_FLOOR),
+            "tilt": Normal(-0.3, 0.4),
+            "beta": LogNormal(0.5, 0.9),
+        }
+        if LEARNT
+        else {}
+    )
+    if LEARNT == 2:
+        learnt = {"freedom": LogNormal(0.2, 1.0)}
     return Specification(
         name="drift",
-        basis=("level", "drop", "drift"),
+        basis=("level", "drop", "drift", "late") if LATE else ("level", "drop", "drift"),
         residual="smooth",
         priors={
             # on 37 tables of four kinds, the first and last losses vary by about one model unit
             "level.variance": variance(0.9, 0.4),
             "drop.variance": variance(0.8, 0.5),
             "drift.variance": variance(0.2, 0.7),
+            "late.variance": variance(LATE or 1.0, LATE_SPREAD),
             "alpha": LogNormal(0.0, 0.7),
             "beta": LogNormal(math.log(2.0), 1.0),
             "tilt": Normal(0.0, 0.5),
@@ -259,12 +286,13 @@ def drift(dimensions: int, horizon: float) -> Specification:
             "smooth.length": LogNormal(math.log(1.5), 0.7),
             "noise": LogNormal(2 * math.log(0.03), 3.0, NOISE_FLOOR),
             "freedom": LogNormal(math.log(4.0), 0.7),
+            **learnt,
         },
         # distances grow with the number of dimensions, and so do the length scales
-        length_prior=LogNormal(math.log(0.7) + 0.5 * math.log(max(dimensions, 3) / 3), 1.0),
+        length_prior=LogNormal(math.log(1.1 if LEARNT == 1 else 0.7) + 0.5 * math.log(max(dimensions, 3) / 3), 1.0),
         warp_prior=LogNormal(0.0, 0.5),
         horizon=horizon,
-        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1},
+        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1, "late": LATE_MEAN},
         run_scales=True,
     )
 
