@@ -28,8 +28,6 @@ Values = Mapping[str, float | Array]  # by name: numbers, or arrays with one ent
 
 # lower bounds of the noise variance, in units in which losses have variance one
 PAPER_NOISE_FLOOR = 1e-8
-LATE, LATE_SPREAD, LATE_FROM, LATE_MEAN = 0.15, 1.0, 0.5, 0.05
-LEARNT = 0
 NOISE_FLOOR = 1e-6  # above the variance of a stalled run
 
 # of the expected loss in an earlier study, whose range of six standard deviations is [0, 1]: losses here are expected
@@ -73,9 +71,12 @@ def _drift(t: Array, horizon: float) -> Array:
 
 
 def _late(t: Array, horizon: float) -> Array:
-    """Zero up to the root of the horizon, then linear in log time up to one: change of which short runs say nothing."""
+    """Zero up to the root of the horizon, then linear in log time up to one: change of which short runs say nothing.
+
+    Without it, a run that is flat at first is expected to stay flat, and runs that start slowly are never found.
+    """
     end = max(horizon, 2.0)
-    begin = end**LATE_FROM
+    begin = end**0.5
     return np.asarray(np.log(np.clip(t / begin, 1.0, end / begin)) / math.log(end / begin))
 
 
@@ -247,38 +248,22 @@ def paper(mean_range: tuple[float, float]) -> Specification:
 
 
 def drift(dimensions: int, horizon: float) -> Specification:
-    """The default model: level, drop and drift over configurations, a smooth residual in log time, run scales."""
+    """The default model: level, drop, drift and late change, a smooth residual in log time, run scales."""
 
     def variance(deviation: float, spread: float) -> LogNormal:
         """Prior of a variance from the median and the log-scale spread of its square root."""
         return LogNormal(2 * math.log(deviation), 2 * spread)
 
-    learnt = (
-        {
-            "level.variance": LogNormal(-0.1, 1.2),
-            "drop.variance": LogNormal(-1.4, 1.3),
-            "drift.variance": LogNormal(-3.1, 2.0),
-            "smooth.variance": LogNormal(-4.2, 2.2),
-            "freedom": LogNormal(0.2, 1.0),
-            "noise": LogNormal(-8.5, 4.5, NOISE_FLOOR),
-            "tilt": Normal(-0.3, 0.4),
-            "beta": LogNormal(0.5, 0.9),
-        }
-        if LEARNT
-        else {}
-    )
-    if LEARNT == 2:
-        learnt = {"freedom": LogNormal(0.2, 1.0)}
     return Specification(
         name="drift",
-        basis=("level", "drop", "drift", "late") if LATE else ("level", "drop", "drift"),
+        basis=("level", "drop", "drift", "late"),
         residual="smooth",
         priors={
             # on 37 tables of four kinds, the first and last losses vary by about one model unit
             "level.variance": variance(0.9, 0.4),
             "drop.variance": variance(0.8, 0.5),
             "drift.variance": variance(0.2, 0.7),
-            "late.variance": variance(LATE or 1.0, LATE_SPREAD),
+            "late.variance": variance(0.08, 1.5),
             "alpha": LogNormal(0.0, 0.7),
             "beta": LogNormal(math.log(2.0), 1.0),
             "tilt": Normal(0.0, 0.5),
@@ -286,13 +271,12 @@ def drift(dimensions: int, horizon: float) -> Specification:
             "smooth.length": LogNormal(math.log(1.5), 0.7),
             "noise": LogNormal(2 * math.log(0.03), 3.0, NOISE_FLOOR),
             "freedom": LogNormal(math.log(4.0), 0.7),
-            **learnt,
         },
         # distances grow with the number of dimensions, and so do the length scales
-        length_prior=LogNormal(math.log(1.1 if LEARNT == 1 else 0.7) + 0.5 * math.log(max(dimensions, 3) / 3), 1.0),
+        length_prior=LogNormal(math.log(0.7) + 0.5 * math.log(max(dimensions, 3) / 3), 1.0),
         warp_prior=LogNormal(0.0, 0.5),
         horizon=horizon,
-        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1, "late": LATE_MEAN},
+        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1, "late": 0.02},
         run_scales=True,
     )
 
