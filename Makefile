@@ -40,8 +40,11 @@ $(VENV)/.libraries: pyproject.toml | $(VENV)/.dev
 demo: $(VENV)/.demo  ## tune a small real model on scikit-learn's digits
 	$(BIN)/python examples/digits.py
 
+# twice as many processes as cores: many tests wait for other processes, signals or a browser
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 8))')
+
 test: $(VENV)/.dev $(LIBRARIES)  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 COVERED := model policy store
 coverage: $(VENV)/.dev  ## branch coverage of model, policy and store: at least 90 % (ten minutes)

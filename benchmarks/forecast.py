@@ -5,7 +5,8 @@
 
 Contexts: runs drawn from a table, each observed for 1, 2, 5, 10, 20 or all of its epochs; losses capped at the median
 first-epoch loss. Queries: the next loss, the loss at twice as many epochs, and the last, of the runs not yet at the
-end; and the last loss of runs not in the context. Log densities are those of the loss in units of the table's range.
+end; and the last loss of runs not in the context. Queries whose answer is the last loss seen, which are many where
+losses are capped, are reported apart: they flatter. Log densities are those of the loss in units of the table's range.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import single_curve, tables
+from benchmarks import records, single_curve, tables
 from benchmarks.scores import Scores, print_table, score
 from freezethaw.losses import Forecast
 from freezethaw.model.forecaster import Forecaster
@@ -32,6 +33,7 @@ RUNS = (20, 50, 80)
 UNSEEN = 20
 LENGTHS = (1, 2, 5, 10, 20)
 MODELS = ("paper", "drift")
+KINDS = ("later", "repeated", "unseen")  # of queries
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,12 @@ class Context:
 
     def answers(self) -> np.ndarray:
         return np.array([self.losses[row, epoch - 1] for row, _, epoch in self.queries])
+
+    def kinds(self) -> np.ndarray:
+        """Of each query: "unseen" configurations; "repeated" where the answer is the last loss seen; else "later"."""
+        last = [self.losses[row, seen - 1] if seen else np.nan for row, seen, _ in self.queries]
+        seen = np.array([seen for _, seen, _ in self.queries])
+        return np.where(seen == 0, "unseen", np.where(self.answers() == last, "repeated", "later"))
 
 
 def context(name: str, seed: int, count: int) -> Context:
@@ -102,17 +110,16 @@ def forecast(context: Context, model: str, samples: int = 10) -> Forecast:
     return forecaster.points([(index.get(row, features[row]), epoch) for row, _, epoch in context.queries])
 
 
-def evaluate(job: tuple[Context, str]) -> tuple[Scores, np.ndarray, float]:
-    """Scores, how many epochs had been seen for each query, and seconds."""
+def evaluate(job: tuple[Context, str]) -> tuple[Scores, np.ndarray, np.ndarray, float]:
+    """Scores; for each query how many epochs had been seen, and its kind; and seconds."""
     ctx, method = job
     start = time.perf_counter()
-    seen = np.array([k for _, k, _ in ctx.queries])
     if method in MODELS:
         found = score(forecast(ctx, method), ctx.answers(), ctx.unit)
     else:
-        ctx, seen = single_curve.only_old(ctx), seen[seen > 0]
+        ctx = single_curve.only_old(ctx)
         found = score(single_curve.forecast(ctx, method), ctx.answers(), ctx.unit)
-    return found, seen, time.perf_counter() - start
+    return found, np.array([k for _, k, _ in ctx.queries]), ctx.kinds(), time.perf_counter() - start
 
 
 def suites(seeds: int, methods: list[str], only: str, pool) -> dict:
@@ -129,16 +136,20 @@ def suites(seeds: int, methods: list[str], only: str, pool) -> dict:
             if not mine:
                 continue
             scores, seen = Scores.together([f[0] for f in mine]), np.concatenate([f[1] for f in mine])
-            for what, mask in [("later", seen > 0), ("unseen", seen == 0)]:
+            kinds = np.concatenate([f[2] for f in mine])
+            for what in KINDS:
+                mask = kinds == what
                 if not mask.any():
                     continue
                 part = scores.where(mask)
                 entry = part.summary() | {"pit": part.pit_histogram(), "contexts": len(mine)}
-                entry["seconds"] = float(np.mean([f[2] for f in mine]))
+                entry["seconds"] = float(np.mean([f[3] for f in mine]))
                 entry["spread"] = float(np.std([f[0].log_density.mean() for f in mine]) / np.sqrt(len(mine)))
                 if what == "later":
                     entry["by_epochs_seen"] = {
-                        str(k): scores.where(seen == k).summary() for k in LENGTHS if (seen == k).any()
+                        str(k): scores.where(mask & (seen == k)).summary()
+                        for k in LENGTHS
+                        if (mask & (seen == k)).any()
                     }
                 results[suite].setdefault(what, {})[method] = entry
                 body.append([f"{suite} {what}", method, *_cells(entry)])
@@ -168,13 +179,16 @@ def against_ftpfn(every: int, methods: list[str], pool) -> dict:
     found = {m: pool.map(evaluate, [(c, m) for c, _ in recorded], chunksize=1) for m in methods}
     for suite in ("taskset", "lcbench"):
         mine = [i for i, (c, _) in enumerate(recorded) if c.table.startswith(suite)]
-        seen = np.concatenate([np.array([k for _, k, _ in recorded[i][0].queries]) for i in mine])
+        kinds = np.concatenate([recorded[i][0].kinds() for i in mine])
         log_p = np.concatenate([np.maximum(recorded[i][1]["logp"], -10.0) for i in mine])
         # means were recorded in units of the table too
         error = np.concatenate(
             [(np.array(recorded[i][1]["mean"]) - recorded[i][0].answers()) / recorded[i][0].unit for i in mine]
         )
-        for what, mask in [("later", seen > 0), ("unseen", seen == 0)]:
+        for what in KINDS:
+            mask = kinds == what
+            if not mask.any():
+                continue
             entry = {"ft-pfn": {"log_likelihood": log_p[mask].mean(), "squared_error": (error[mask] ** 2).mean()}}
             for m in methods:
                 entry[m] = Scores.together([found[m][i][0] for i in mine]).where(mask).summary()
@@ -195,6 +209,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
+    code = records.commit()
     with Pool(args.processes) as pool:
         if args.ftpfn:
             ours = [m for m in args.methods if m in MODELS]
@@ -204,7 +219,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{name}.json").write_text(
         json.dumps(
-            {"arguments": {k: v for k, v in vars(args).items() if k != "out"}, "results": results},
+            {"commit": code, "arguments": {k: v for k, v in vars(args).items() if k != "out"}, "results": results},
             indent=1,
             default=str,
         )

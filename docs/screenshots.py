@@ -1,6 +1,6 @@
-"""Photograph the page for the docs, with real studies: `python -m docs.screenshots` (needs Playwright and Chromium).
+"""Take the screenshots of the docs, of real studies: `python -m docs.screenshots` (needs Playwright and Chromium).
 
-`python -m docs.screenshots FOLDER` photographs every section: desktop and phone, light and dark.
+Every section, on a desktop and on a phone, light and dark, in `docs/images/page`; `docs/screenshots.md` shows them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ STUDIES = {
 EPOCHS = 80
 DRAWN, SETTLED = 60_000, 6_000  # milliseconds for the first figure, and for all others
 DESKTOP, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
-COLOURS = 200  # of a kept picture
-KEPT = (  # file, path, window, scheme
-    ("page_overview.png", "/studies/digits", DESKTOP, "light"),
-    ("page_runs.png", "/studies/digits/runs", DESKTOP, "light"),
-    ("page_curves.png", "/studies/digits/curves", DESKTOP, "dark"),
-    ("page_phone.png", "/studies/digits", PHONE, "light"),
-)
+COLOURS = 64  # of a picture
+TITLES = {"studies": "Studies", "compare": "Comparison", "decision": "A decision", "run": "A run"}
+PATHS = {"studies": "/", "compare": "/compare", "decision": "/studies/digits/decisions/40"}
+PATHS |= {"run": "/studies/digits/runs/{best}"}
+for section, shown in SECTIONS.items():
+    TITLES[section or "overview"] = shown.title
+    PATHS[section or "overview"] = f"/studies/digits/{section}".rstrip("/")
+PICTURES = IMAGES / "page"
+GALLERY = Path(__file__).parent / "screenshots.md"
 
 
 def search(url: str) -> None:
@@ -67,7 +69,8 @@ def photograph(opened: Any, link: str, path: str, file: Path, window: dict[str, 
     from PIL import Image
 
     address, _, token = link.partition("?")
-    page = opened.new_page(viewport=window, color_scheme=scheme)
+    phone = {"is_mobile": True, "has_touch": True} if window is PHONE else {}
+    page = opened.new_page(viewport=window, color_scheme=scheme, **phone)
     page.goto(f"{address}{path}?{token}")
     if page.locator("[data-figure]:visible").count():
         page.wait_for_selector("[data-drawn]", timeout=DRAWN)
@@ -77,24 +80,41 @@ def photograph(opened: Any, link: str, path: str, file: Path, window: dict[str, 
     page.close()
 
 
-def main(folder: Path | None = None) -> None:
-    """The pictures of the docs, or those of all sections."""
-    wanted = [(IMAGES / file, path, window, scheme) for file, path, window, scheme in KEPT]
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = {"studies": "/", "compare": "/compare", "decision": "/studies/digits/decisions/40"}
-        paths |= {section or "overview": f"/studies/digits/{section}".rstrip("/") for section in SECTIONS}
-        wanted = [
-            (folder / f"{name}-{window['width']}-{scheme}.png", path, window, scheme)
-            for name, path in paths.items() for window in (DESKTOP, PHONE) for scheme in ("light", "dark")
-        ]  # fmt: skip
+def gallery() -> str:
+    """The page that shows all screenshots."""
+    found = """# Screenshots of the page
+
+Every section of [the page](page.md) at 1400 x 900 and 390 x 844 pixels, light and dark.
+`python -m docs.screenshots` takes them and writes this page.
+"""
+    for name, title in TITLES.items():
+        found += f"\n## {title}\n\n"
+        for window, where in ((DESKTOP, "on a desktop"), (PHONE, "on a phone")):
+            for scheme in ("light", "dark"):
+                found += f"![{title} {where}, {scheme}](images/page/{file_of(name, window, scheme)})\n"
+    return found
+
+
+def file_of(name: str, window: dict[str, int], scheme: str) -> str:
+    """The name of a picture."""
+    return f"{name}-{window['width']}-{scheme}.png"
+
+
+def main(folder: Path = PICTURES) -> None:
+    """The pictures of all sections."""
+    folder.mkdir(parents=True, exist_ok=True)
+    GALLERY.write_text(gallery(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
         url = f"sqlite:///{place}/digits.db"
         search(url)
+        best = ft.Study.open(url, "digits").recommended
         with page_of(url) as (address, token), browser() as opened:
-            for file, path, window, scheme in wanted:
-                photograph(opened, f"{address}?token={token}", path, file, window, scheme)
+            for name, path in PATHS.items():
+                for window in (DESKTOP, PHONE):
+                    for scheme in ("light", "dark"):
+                        file, at = folder / file_of(name, window, scheme), path.format(best=best.run)
+                        photograph(opened, f"{address}?token={token}", at, file, window, scheme)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main(*map(Path, sys.argv[1:2]))

@@ -14,7 +14,7 @@ needs_data = pytest.mark.skipif(tables.data_folder() is None, reason="no folder 
 def test_a_few_recorded_contexts_anew():
     ours, theirs = [], []
     for context, record in forecast.recorded_contexts()[3::30]:
-        scores, _, _ = forecast.evaluate((context, "drift"))
+        scores, _, _, _ = forecast.evaluate((context, "drift"))
         ours.append(scores.log_density.mean())
         theirs.append(np.maximum(record["logp"], -10).mean())
         assert np.isfinite(scores.crps).all()
@@ -22,6 +22,16 @@ def test_a_few_recorded_contexts_anew():
 
 
 @needs_data
+def test_queries_that_repeat_the_last_loss_are_a_kind_of_their_own():
+    context = forecast.context("taskset/FixedTextRNNClassification_imdb_patch32_GRU64_avg_bs128", 0, 20)
+    kinds = context.kinds()
+    assert set(kinds) == set(forecast.KINDS)
+    for kind, (row, seen, epoch) in zip(kinds, context.queries, strict=True):
+        assert (kind == "unseen") == (seen == 0)
+        if seen:
+            assert (kind == "repeated") == (context.losses[row, seen - 1] == context.losses[row, epoch - 1])
+
+
 def test_rivals_of_one_curve_forecast_what_they_say():
     context = forecast.context("lcbench/3945", 0, 20)
     old = forecast.single_curve.only_old(context)

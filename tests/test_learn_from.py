@@ -15,8 +15,9 @@ from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
 from freezethaw.model.sequential import from_scratch, initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.study import read, session_of
+from freezethaw.study import session_of
 from freezethaw.study.learn_from import SAMPLES, summarise_study
+from freezethaw.study.summary import summary as recorded
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0), y=ft.Float(1e-4, 1.0, log=True), kind=ft.Choice("a", "b"))
 BEST = {"x": 0.7, "y": 0.01}
@@ -130,7 +131,7 @@ def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
         unrelated.add_run(SPACE.sample(rng), list(rng.standard_normal(4)))
     study = ft.Study(SPACE, max_epochs=10, seed=2, learn_from=[unrelated, earlier])
     search(study, 40)
-    found = read(study).earlier_weights()
+    found = recorded(session_of(study).storage, 0)["learns_from"]
     assert found["old"] > found["noise"]
     assert 0 < sum(found.values()) < 1
 

@@ -100,6 +100,5 @@ def test_the_demo_runs(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
     )
     assert "best: run" in found.stdout

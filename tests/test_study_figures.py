@@ -10,6 +10,7 @@ import pytest
 import freezethaw as ft
 from freezethaw import figures
 from freezethaw.study import read
+from freezethaw.study.importance import first_order_shares
 
 pytest.importorskip("plotly")
 
@@ -134,6 +135,55 @@ def test_what_matters_is_found():
     found = figures.importance(study).data[0]
     assert found.y[-1] == "rate"
     assert found.x[-1] > 0.5
+
+
+def test_the_uncertainty_of_importance_shrinks_with_evidence():
+    few, many, rng = make(), make(), np.random.default_rng(5)
+    for number in range(25):
+        config = SPACE.sample(rng)
+        for study in (many, few) if number < 3 else (many,):
+            study.add_run(config, [np.log10(config["rate"]) + 1 / e for e in range(1, 9)])
+    widths = []
+    for study in (few, many):
+        found = figures.importance(study).data[0]
+        shares = study.importance()
+        assert [shares[name] for name in found.y if name in shares] == pytest.approx(
+            [x for x, name in zip(found.x, found.y, strict=True) if name in shares]
+        )
+        place = list(found.y).index("rate")
+        low, high = found.x[place] - found.error_x.arrayminus[place], found.x[place] + found.error_x.array[place]
+        assert 0 <= low <= found.x[place] <= high <= 1
+        widths.append(high - low)
+    assert widths[1] < widths[0]
+
+
+def test_first_order_shares_of_a_known_function():
+    rng = np.random.default_rng(0)
+    # y = 2 x1 + x2: x1 explains 4/5 of the variance, x2 1/5; x3 nothing
+    bases = rng.random((200, 3))
+    values = np.empty((1, 3, 5, 200))
+    for column in range(3):
+        for place, unit in enumerate((np.arange(5) + 0.5) / 5):
+            x = bases.copy()
+            x[:, column] = unit
+            values[0, column, place] = 2 * x[:, 0] + x[:, 1]
+    assert first_order_shares(values)[0] == pytest.approx([0.8, 0.2, 0.0], abs=0.06)
+
+
+def test_starting_and_loading_are_told_from_training():
+    study, last = make(), 0
+    for _ in range(12):
+        decision = study.ask()
+        losses = [1 / epoch for epoch in range(decision.from_epoch + 1, decision.to_epoch + 1)]
+        study.tell(decision, losses, [3.0 if decision.run != last else 1.0, *[1.0] * (len(losses) - 1)])
+        last = decision.run
+    by_name = {trace.name: trace for trace in figures.time_spent(study).data}
+    slow = sum(run.seconds.count(3.0) for run in study.runs if 1.0 in run.seconds)
+    assert slow > 0
+    assert by_name["starting and loading"].y[-1] == pytest.approx(2.0 * slow)
+    total = sum(sum(run.seconds) for run in study.runs)
+    assert by_name["training"].y[-1] == pytest.approx(total - 2.0 * slow)
+    assert "loading" in figures.time_spent(study).layout.meta["subtitle"]
 
 
 def test_past_forecasts_are_counted(searched):

@@ -41,7 +41,7 @@ def main() -> int:
 
     terminate, kill = storm.hit_worker(signal.SIGTERM), storm.hit_worker(signal.SIGKILL)
     plan: dict[str, Callable[[], dict[str, Any]]] = {
-        "kill_parent": lambda: storm.storm(storm.kill_parent, count(30), again=0, seed=given.seed, every=EVERY),
+        "kill_parent": lambda: storm.storm(storm.kill_parent(), count(30), again=0, seed=given.seed, every=EVERY),
         "terminate_worker": lambda: storm.storm(terminate, count(50), again=0, seed=given.seed, every=EVERY),
         "kill_worker": lambda: storm.storm(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
         "restart_postgresql": lambda: outages.restarts(count(20), given.seed),

@@ -22,7 +22,7 @@ from benchmarks.faults.audit import Broken, audit
 from benchmarks.faults.decider import definition
 from benchmarks.faults.worker import Orders, serve
 from freezethaw.errors import StoreError
-from freezethaw.store import Store, heads, leases
+from freezethaw.store import Store, leases, rows
 
 NewUrl = Callable[[], str]
 PATIENCE = 300.0  # seconds after which a scenario is given up
@@ -153,7 +153,7 @@ def _writing(url: str) -> bool:
     try:
         with Store(url, wait=0.3) as store, store._database.writing() as connection:
             leases.lock_all(connection, 1)
-            heads.lock(connection, 1)
+            rows.lock_study(connection, 1)
     except StoreError:
         return True
     return False

@@ -151,17 +151,21 @@ def storm(
     return {"studies": len(reports), "seed": seed, "every": every, "epoch_seconds": seconds} | total
 
 
-def kill_parent(study: Target, rng: random.Random) -> bool:
-    """Kill -9 of the process that the user started; then the same command again, at once."""
-    time.sleep(rng.uniform(0.5, 6.0))
-    assert study.process is not None
-    if study.process.poll() is not None:
-        return False
-    study.process.kill()
-    study.process.communicate()
-    study.watch()
-    study.start()
-    return True
+def kill_parent(latest: float = 6.0) -> Shoot:
+    """Kill -9 of the process that the user started, `latest` seconds after its start at the latest; then again."""
+
+    def shoot(study: Target, rng: random.Random) -> bool:
+        time.sleep(rng.uniform(0.5, latest))
+        assert study.process is not None
+        if study.process.poll() is not None:
+            return False
+        study.process.kill()
+        study.process.communicate()
+        study.watch()
+        study.start()
+        return True
+
+    return shoot
 
 
 def terminate_driver(study: Target, rng: random.Random) -> bool:

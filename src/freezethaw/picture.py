@@ -5,16 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-import numpy as np
-
 PICTURE_WIDTH, PICTURE_HEIGHT, COLOUR = 420, 180, "#0072B2"
 
 
 def forecast_html(forecast: Any) -> str:
-    """A forecast as HTML: the median and the 50 and 90 % intervals, drawn over the epochs; one entry as a bar."""
+    """A forecast as HTML: the median and the 50 and 90 % intervals, drawn over the epochs; one epoch as text."""
     bands = forecast.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
-    if bands.shape[1] == 1:  # the same twice, as a bar
-        bands = np.repeat(bands, 2, axis=1)
+    if bands.shape[1] == 1:  # a picture of one epoch would have nothing along its axis
+        return f'<div style="font-family:sans-serif;font-size:13px">{escape(str(forecast).strip("<>"))}</div>'
     count, low, high = bands.shape[1], float(bands.min()), float(bands.max())
     scale = (PICTURE_HEIGHT - 24) / (high - low or 1.0)
     x = [70 + (PICTURE_WIDTH - 80) * i / (count - 1) for i in range(count)]
@@ -33,11 +31,7 @@ def forecast_html(forecast: Any) -> str:
     )
     epochs = forecast.epochs
     if epochs is not None:
-        ends = (
-            [(x[0], "start", epochs[0]), (x[-1], "end", epochs[-1])]
-            if len(epochs) > 1
-            else [(x[0], "start", epochs[0])]
-        )
+        ends = [(x[0], "start", epochs[0]), (x[-1], "end", epochs[-1])]
         labels += "".join(
             f'<text x="{at:.0f}" y="{PICTURE_HEIGHT - 2}" font-size="11" text-anchor="{anchor}" fill="currentColor">'
             f"epoch {epoch:g}</text>"

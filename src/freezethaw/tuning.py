@@ -15,11 +15,10 @@ from typing import Any, Literal
 from freezethaw.decide.definition import Bounds
 from freezethaw.errors import Interrupted, StudyError
 from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result, Run
-from freezethaw.runtime.announcements import Announcements
-from freezethaw.runtime.callbacks import Callback, Callbacks
-from freezethaw.runtime.fingerprint import check_training
+from freezethaw.runtime.callbacks import Announcements, Callback, Callbacks
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
+from freezethaw.runtime.serialization import check_training
 from freezethaw.runtime.signals import TIMEOUT, Leaving, on_signals
 from freezethaw.runtime.training_session import FAILED
 from freezethaw.runtime.worker import INTERRUPTED
@@ -27,6 +26,7 @@ from freezethaw.runtime.worker_process import WorkerSpec
 from freezethaw.space import Space
 from freezethaw.study import Study, StudySession, read, session_of
 from freezethaw.trainers import Train, function_of, limited
+from freezethaw.trainers.importing import refuse_while_importing
 
 Engine = Literal["inline", "processes"] | RayEngine
 
@@ -86,9 +86,10 @@ def tune(
 
     Raises `Interrupted`, a `KeyboardInterrupt`, if a signal asked to stop, after all runs were frozen.
     """
+    refuse_while_importing()
     _check_limits(budget, timeout)
-    function, limit = _limited(train, epoch_limit)
     _check_seconds("grace", grace)
+    function, limit = _limited(train, epoch_limit, grace)
     chosen = _engine(engine, workers, limit)
     kept, leaving = checkpoints or Checkpoints(), Leaving()
     with on_signals(leaving), leaving.after(timeout), _locations(store, chosen) as (url, temporary):
@@ -158,14 +159,14 @@ def _check_seconds(name: str, value: object) -> None:
         raise StudyError(f"{name} must be a positive number of seconds, not {value!r}")
 
 
-def _limited(train: Train | type, epoch_limit: float | None) -> tuple[Train, float | None]:
+def _limited(train: Train | type, epoch_limit: float | None, grace: float | None) -> tuple[Train, float | None]:
     """The training as a function, and the limit that its worker must enforce: a command enforces its own."""
     if not callable(train):
         raise StudyError(f"train must be a function of a run, a class or a command, not {train!r}")
     seconds: object = epoch_limit
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise StudyError(f"epoch_limit must be a positive number of seconds, not {epoch_limit!r}")
-    return limited(function_of(train) if isinstance(train, type) else train, epoch_limit)
+    return limited(function_of(train) if isinstance(train, type) else train, epoch_limit, grace)
 
 
 def _engine(wanted: Engine | None, workers: int, limit: float | None) -> Engine:

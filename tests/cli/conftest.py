@@ -97,7 +97,6 @@ class Cli:
             check=False,
             cwd=self.folder,
             env=environment,
-            timeout=120,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 

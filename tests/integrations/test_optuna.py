@@ -104,17 +104,21 @@ def pruned(count, storage):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stored", [False, True])
-def test_two_hundred_pruned_trials_in_two_seconds(tmp_path, stored):
+def test_two_hundred_pruned_trials_are_imported_quickly(tmp_path):
+    """In a small part of the processor time in which Optuna writes them, so that it does not depend on the machine."""
     url = f"sqlite:///{tmp_path}/optuna.db"
+    started = time.process_time()
     pruned(200, url)
-    study = ft.Study(SPACE, max_epochs=EPOCHS, store=f"sqlite:///{tmp_path}/ours.db" if stored else None)
-    started = time.perf_counter()
-    runs = ft.import_optuna(url, into=study)
-    taken = time.perf_counter() - started
-    print(f"200 pruned trials, {'into a store' if stored else 'in memory'}: {taken:.2f} s")
-    assert len(runs) == 200
-    assert taken < 2.0
+    written = time.process_time() - started
+    for store in (None, f"sqlite:///{tmp_path}/ours.db"):
+        study = ft.Study(SPACE, max_epochs=EPOCHS, store=store)
+        started = time.process_time()
+        runs = ft.import_optuna(url, into=study)
+        taken = time.process_time() - started
+        print(f"200 pruned trials into {store or 'memory'}: {taken:.2f} s; Optuna wrote them in {written:.2f} s")
+        assert len(runs) == 200
+        assert taken < written / 2
+        study.close()
 
 
 def test_nothing_is_added_where_something_does_not_fit():

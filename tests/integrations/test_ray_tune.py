@@ -408,17 +408,23 @@ def test_a_study_in_memory_does_not_outlive_its_process_and_says_so():
         TrialRegistry(study_of(0.1), "loss", 1).restore({"a": 7, "b": 3})
 
 
-def test_a_pickle_holds_the_name_of_the_study_and_finds_its_registry_or_says_what_to_do(tmp_path):
+def test_a_pickle_says_which_study_and_finds_its_registry_or_says_what_to_do(tmp_path):
     study = study_of(0.1, name="pickled", store=f"sqlite:///{tmp_path / 'secret.db'}")
     registry = TrialRegistry(study, "loss", 1)
     kept = pickle.dumps(registry)
     assert b"secret" not in kept
+    other = study_of(0.1, name="pickled", store=f"sqlite:///{tmp_path / 'other.db'}")
+    register(TrialRegistry(other, "loss", 1))  # another study of this name
     unavailable = pickle.loads(kept)
     assert isinstance(unavailable, UnavailableRegistry)
-    with pytest.raises(ft.StudyError, match=r"'pickled' is not open in this process; call freezethaw.ray_tune_config"):
+    with pytest.raises(ft.StudyError, match=r"'pickled', .* is not open in this process; call freezethaw.ray_tune_con"):
         unavailable.start("a")
     assert pickle.loads(pickle.dumps(register(registry))) is registry
-    study.close()
+    reopened = ft.Study.open(tmp_path / "secret.db")
+    again = register(TrialRegistry(reopened, "loss", 1))
+    assert pickle.loads(kept) is again
+    for one in (study, other, reopened):
+        one.close()
 
 
 # What is refused, and what is not imported.

@@ -17,7 +17,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.runtime import worker
-from freezethaw.runtime.fingerprint import CHANGED, fingerprint
+from freezethaw.runtime.serialization import CHANGED, fingerprint
 from freezethaw.runtime.training_session import FAILED, LATE_ERROR, NOT_SAVED
 from freezethaw.runtime.worker import FINISHED, Worker, WorkerOptions
 from freezethaw.store import Store
@@ -277,7 +277,7 @@ def test_a_signal_ends_a_search_in_one_way(tmp_path, workers, number):
     ) as process:
         wait_for(tmp_path / "log")
         process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate()
     assert said == f"freezethaw: {number.name}: all runs are frozen; the same command continues the study\n"
     assert process.returncode == 3
     with ft.Study.open(tmp_path / "study.db") as study:
@@ -289,10 +289,8 @@ def test_a_signal_ends_a_search_in_one_way(tmp_path, workers, number):
             assert run.epoch in {c.epoch for c in saved if c.run == run.number}
 
 
-def wait_for(file, seconds=120):
-    end = time.monotonic() + seconds
+def wait_for(file):
     while not file.exists():
-        assert time.monotonic() < end
         time.sleep(0.05)
 
 
@@ -416,8 +414,6 @@ print(sorted((run.config["rate"], run.state, run.outcome) for run in result.runs
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
 def test_a_run_that_has_not_enough_memory_fails_and_others_go_on(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(GREEDY))
-    found = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    found = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     expected = [(0.1, "finished", ""), (0.2, "finished", ""), (0.8, "failed", "failed")]
     assert found.stdout.strip() == str(expected), found.stderr

@@ -10,8 +10,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.records import Checkpoint
-from freezethaw.runtime.checkpoints import CheckpointManager
-from freezethaw.runtime.model_cache import ModelCache
+from freezethaw.runtime.checkpoints import CheckpointManager, ModelCache
 from freezethaw.runtime.training_session import CACHE_OFF, FAILED
 from freezethaw.runtime.worker import Worker, WorkerOptions
 from freezethaw.store import Store

@@ -189,7 +189,6 @@ def test_who_has_imported_ray_before_gets_a_cluster_with_tokens_too(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
         )
     assert found.stdout.split() == ["1.0", "token"], found.stderr
 

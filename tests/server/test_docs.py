@@ -12,7 +12,7 @@ pytest.importorskip("plotly")
 
 from freezethaw.server.actions import ACTIONS
 from freezethaw.server.api import OPERATIONS
-from freezethaw.server.study_page import FIGURES
+from freezethaw.server.study_page import FIGURES, SECTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "page.md").read_text(encoding="utf-8")
 READING = {"studies", "study", "runs", "run", "decisions", "decision", "create"}  # said of all pages at once
@@ -28,8 +28,12 @@ def test_every_figure_is_in_the_guide():
     assert rows == len(FIGURES)
 
 
-def test_every_picture_is_there_and_small():
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAGE)
-    assert len(pictures) == 4
-    for picture in pictures:
-        assert 5_000 < (Path(__file__).parents[2] / "docs" / picture).stat().st_size < 200_000, picture
+def test_every_section_has_its_pictures_and_they_are_small():
+    docs = Path(__file__).parents[2] / "docs"
+    gallery = (docs / "screenshots.md").read_text(encoding="utf-8")
+    pictures = set(re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAGE + gallery))
+    names = [section or "overview" for section in SECTIONS] + ["studies", "compare", "decision", "run"]
+    assert pictures == {f"images/page/{n}-{w}-{c}.png" for n in names for w in (1400, 390) for c in ("light", "dark")}
+    sizes = [(docs / picture).stat().st_size for picture in pictures]
+    assert min(sizes) > 3_000
+    assert sum(sizes) < 2_000_000

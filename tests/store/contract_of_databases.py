@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from freezethaw.errors import StoreError, StudyError
-from freezethaw.store import Store, Watcher, queue
-from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over
+from freezethaw.store import Store, Watcher, leases
+from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over, tickets
 
 ROOT = Path(__file__).parents[2]
 
@@ -134,7 +134,7 @@ class DatabaseContract:
             waiting[0].kill()
             waiting[0].wait()
             waiting[1].send_signal(signal.SIGSTOP)
-            monkeypatch.setattr(queue, "PATIENCE", 0.5)
+            monkeypatch.setattr(leases, "PATIENCE", 0.5)
             study.release(held)
             lease = opened(url).wait_for_decision_lease(Watcher(), time.sleep)  # asked last
             waiting[1].send_signal(signal.SIGCONT)
@@ -148,8 +148,3 @@ class DatabaseContract:
                 process.kill()
                 process.wait()
                 process.stdout.close()
-
-
-def tickets(url):
-    with Store(url)._database.reading() as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM freezethaw_queue").scalar()

@@ -11,7 +11,7 @@ import pytest
 from freezethaw.errors import LeaseLost
 from freezethaw.records import DecisionDraft
 from freezethaw.store import Process, Watcher
-from tests.store.small_study import CONFIG, Clock, decide, opened, report, take_over
+from tests.store.small_study import CONFIG, Clock, decide, opened, report, take_over, tickets
 
 
 class LeasesContract:
@@ -140,9 +140,10 @@ class LeasesContract:
             mine.release(lease)
 
         threads = [threading.Thread(target=ask, args=(name,)) for name in range(5)]
-        for thread in threads:
+        for count, thread in enumerate(threads, 1):
             thread.start()
-            time.sleep(0.3)  # so that they ask in this order
+            while study.shared and tickets(url) < count:  # so that they ask in this order
+                time.sleep(0.01)
         study.release(held)
         for thread in threads:
             thread.join()

@@ -74,3 +74,9 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def tickets(url):
+    """How many wait for the decision lease."""
+    with Store(url)._database.reading() as connection:
+        return connection.exec_driver_sql("SELECT count(*) FROM freezethaw_queue").scalar()

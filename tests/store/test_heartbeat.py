@@ -18,7 +18,7 @@ def beats(study):
     return {lease.run: lease.beat for lease in study.leases() if lease.run}
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=240.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

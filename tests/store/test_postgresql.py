@@ -4,7 +4,7 @@ import pytest
 from benchmarks.servers import fresh_database
 
 from freezethaw.errors import StoreError
-from freezethaw.store import Store, heads
+from freezethaw.store import Store, rows
 from tests.store.contract import StoreContract
 from tests.store.small_study import opened
 
@@ -19,7 +19,7 @@ class TestPostgresql(StoreContract):
 
         def stop():
             with Store(url, wait=2.0)._database.writing() as connection:
-                heads.lock(connection, 1)
+                rows.lock_study(connection, 1)
                 study.add_event("note", "gets through once the server has ended the other's session")
 
         with pytest.raises(StoreError, match="idle-in-transaction timeout"):

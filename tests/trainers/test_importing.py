@@ -115,3 +115,31 @@ def test_a_file_that_cannot_be_imported(folder, text, message):
 
 def test_names_are_plain():
     assert str(NamedTrainer("package.module", "train")) == "package.module:train"
+
+
+UNGUARDED = """
+import freezethaw as ft
+
+
+def train(run):
+    for epoch in run.epochs():
+        run.report(1 / epoch)
+
+
+ft.tune(train, {"x": ft.Float(0.0, 1.0)}, max_epochs=2, budget=4, workers=2, store="unguarded.db")
+"""
+
+
+def test_a_module_that_starts_a_search_when_it_is_imported_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
+    with pytest.raises(TrainingError, match=r'unguarded.py starts a search while .* `if __name__ == "__main__":`'):
+        named("unguarded.py", tmp_path)
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_workers_do_not_start_workers(tmp_path):
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
+    command = [sys.executable, "-c", "import unguarded"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert found.returncode != 0
+    assert "unguarded starts a search while it is imported for its training" in found.stderr

@@ -15,7 +15,7 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 needs("keras", "torch")
 import keras  # noqa: E402
 
-from freezethaw.trainers.keras import FreezeThaw  # noqa: E402
+from freezethaw.trainers.keras import FreezeThaw, load  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library itself
 RNG = np.random.default_rng(0)
@@ -87,3 +87,22 @@ def test_a_checkpoint_is_never_executed(tmp_path):
     with pytest.raises(ValueError, match="contains pickled"):
         bench.sit(train, [2])
     assert not (tmp_path / "executed").exists()
+
+
+def test_the_weights_of_a_checkpoint_are_loaded_alone(tmp_path):
+    def build(units):
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(units)])
+        model.compile("adam", loss="mse")
+        return model
+
+    model, other, larger = build(1), build(1), build(2)
+
+    def train(run):
+        model.fit(X, Y, validation_split=0.25, epochs=9, callbacks=[FreezeThaw(run)], verbose=0)
+
+    bench = Bench(tmp_path)
+    bench.sit(train, [2])
+    load(bench.saved, other)
+    assert np.array_equal(model.predict(X, verbose=0), other.predict(X, verbose=0))
+    with pytest.raises(TrainingError, match="of another model"):
+        load(bench.saved, larger)

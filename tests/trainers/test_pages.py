@@ -26,22 +26,25 @@ def blocks(page):
     return [found[0], "\n".join(found[1:])] if page == "from_optuna.md" else found
 
 
-BLOCKS = [pytest.param(block, id=f"{page}-{number}") for page in PAGES for number, block in enumerate(blocks(page), 1)]
+BLOCKS = [
+    pytest.param(block, id=f"{page}-{number}")
+    for page in PAGES
+    for number, block in enumerate(blocks(page), 1)
+    if (page, number) != ("from_optuna.md", 2)  # it runs below, with more to check
+]
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_code_runs(block, tmp_path):
-    """In a process of its own, as a user would run it."""
+def test_the_code_runs(block, tmp_path, monkeypatch, capfd):
     used = set(re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE))
     absent = [name for name in used if importlib.util.find_spec(name) is None]
     if absent and not os.environ.get("FREEZETHAW_CI"):
         pytest.skip(f"{', '.join(absent)} is not installed")
-    environment = os.environ | {"KERAS_BACKEND": "torch"}
-    found = subprocess.run(
-        [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stderr
-    assert "freezethaw: of " not in found.stderr, "a run of the example failed"
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "page", "exec"), {"__name__": "__main__"})
+    assert "freezethaw: of " not in capfd.readouterr().err, "a run of the example failed"
 
 
 def test_the_study_file_is_one(tmp_path):

@@ -16,7 +16,7 @@ import torch  # noqa: E402
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
-from freezethaw.trainers.pytorch import TorchState, thawed  # noqa: E402
+from freezethaw.trainers.pytorch import TorchState, load, thawed  # noqa: E402
 
 X = torch.linspace(-1, 1, 24).reshape(-1, 1)
 DATA = TensorDataset(X, X**2)
@@ -137,3 +137,14 @@ def test_another_training_than_the_one_that_was_saved(tmp_path):
     TorchState(model=model).save(tmp_path)
     with pytest.raises(TrainingError, match="the checkpoint has model; this training has model, optimizer"):
         TorchState(model=model, optimizer=torch.optim.SGD(model.parameters())).load(tmp_path)
+
+
+def test_a_part_of_a_checkpoint_is_loaded_alone(tmp_path):
+    model, other = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    TorchState(model=model, optimizer=torch.optim.Adam(model.parameters())).save(tmp_path)
+    before = torch.get_rng_state()
+    load(tmp_path, model=other)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(TrainingError, match="the checkpoint has model, optimizer, but not network"):
+        load(tmp_path, network=other)

@@ -48,7 +48,7 @@ def export(
       freezethaw export digits.db --runs -o runs.json
       freezethaw export digits.db -o digits.parquet
     """
-    from freezethaw.study.table import epoch_rows, run_rows
+    from freezethaw.study.summary import epoch_rows, run_rows
 
     form = Format.json if as_json else form or _format_of(output)
     if form is Format.parquet and output is None:

@@ -77,7 +77,7 @@ def worker(
       freezethaw worker train.py:train --store postgresql+psycopg://me@host/tuning --name mnist --checkpoints /shared
       freezethaw worker --store sqlite:///digits.db -- ./train.sh --fast
     """
-    from freezethaw.runtime.fingerprint import check_training
+    from freezethaw.runtime.serialization import check_training
     from freezethaw.runtime.worker_process import WorkerSpec
     from freezethaw.store.urls import beside
     from freezethaw.trainers import limited
@@ -100,8 +100,8 @@ def worker(
         warning = check_training(study, entries["trainer"])
     if warning:
         typer.echo(f"freezethaw: {warning}", err=True)
-    train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"))
     grace = grace or entries.get("grace")
+    train, limit = limited(entries["trainer"], epoch_limit or entries.get("epoch_limit"), grace)
     spec = WorkerSpec(url, found, str(folder), kept, limit, grace)
     result, code = _work(spec, train, as_json)
     if as_json:

@@ -92,9 +92,9 @@ def share_out(
 
     The winner comes first, then the highest score that is left, until the epochs are handed out. An entry is trained
     to the epoch at which its score is highest, within limits: a new one by the square root of the epochs, so that a
-    large plan is spread over runs and over their epochs alike. `done` are the trained epochs of the entries. `similarity` is the
-    correlation between all entries that are new: a new configuration counts less the more similar it is to one that
-    was chosen.
+    large plan is spread over runs and over their epochs alike. `done` are the trained epochs of the entries.
+    `similarity` is the correlation between all entries that are new: a new configuration counts less the more similar
+    it is to one that was chosen.
     """
     shares: list[tuple[int, int]] = []
     rest, left = list(range(len(basket))), epochs

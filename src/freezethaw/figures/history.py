@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ TITLES: Mapping[Spent, str] = {
 DASHES = ("solid", "dash", "dot", "dashdot")  # line styles, once all colours are used
 
 STARTED, THAWED, CONTINUED = COLOURS[0], COLOURS[1], COLOURS[4]
+STARTING = "starting and loading"
 MOST_ENTRIES = 14  # of a basket that is drawn
 MAX_POINTS = 8000  # of the three-dimensional figure
 
@@ -204,7 +206,7 @@ def _entry_name(entry: BasketEntry, place: int, count: int) -> str:
     """A unique name: plotly stacks bars of the same name."""
     if entry.run is not None:
         return f"run {entry.run}, epoch {entry.epoch} to {entry.to_epoch}"
-    return f"{label(describe(entry.config), 26)} ({count - place})"
+    return f"new run ({count - place})"
 
 
 @of_study
@@ -277,12 +279,18 @@ def _lanes(history: History) -> dict[int, int]:
 
 @of_study
 def time_spent(study: StudyReader) -> Figure:
-    """Draw the time that training, deciding and saving took, added up over the epochs of the study."""
+    """Draw the time that training, starting and loading, deciding and saving took, over the epochs of the study.
+
+    Starting and loading are part of the first epoch of a start or thaw: what it took beyond the run's other epochs.
+    """
     figure = empty_figure("Where the time went", "", TITLES["epochs"], "Hours, all workers")
     history, runs = study.history, study.runs
     order = [(run, epoch) for _, run, epoch in history.epochs if not runs[run - 1].added]
     training = np.nan_to_num([runs[run - 1].seconds[epoch - 1] for run, epoch in order])
-    spent = {"training": training, "deciding": np.zeros(len(order)), "saving": np.zeros(len(order))}
+    extra = _starting_seconds(study)
+    starting = np.array([extra.get(place, 0.0) for place in order])
+    spent = {"training": training - starting, STARTING: starting}
+    spent |= {name: np.zeros(len(order)) for name in ("deciding", "saving")}
     for record in history.decisions if order else ():
         at = min(history.epochs_at(record.committed), len(order) - 1)
         spent["deciding"][at] += np.nan_to_num(record.seconds)
@@ -292,16 +300,36 @@ def time_spent(study: StudyReader) -> Figure:
     if not everything > 0:
         return note(figure, NO_SECONDS)
     what = ", ".join(f"{name} {duration(s)} ({100 * s / everything:.0f} %)" for name, s in totals.items() if s > 0)
-    figure.update_layout(meta={"title": "Where the time went", "subtitle": f"{what}; loading is not recorded"})
+    figure.update_layout(meta={"title": "Where the time went", "subtitle": what})
     ends = thinned(len(order), 400)
     unit, name = (3600, "Hours") if everything > 7200 else (60, "Minutes") if everything > 120 else (1, "Seconds")
-    for (what, seconds), paint in zip(spent.items(), (STARTED, THAWED, CONTINUED), strict=True):
+    for (what, seconds), paint in zip(spent.items(), (STARTED, COLOURS[2], THAWED, CONTINUED), strict=True):
         figure.add_scatter(
             x=ends + 1, y=np.cumsum(seconds)[ends] / unit, mode="lines", stackgroup="time", name=what,
             line={"color": paint, "width": 1}, fillcolor=faded(paint, 0.5),
             hovertemplate=f"{what} until epoch %{{x}}: %{{y:.3g}} {name.lower()}<extra></extra>",
         )  # fmt: skip
     return figure.update_yaxes(title={"text": f"{name}, all workers"}, rangemode="tozero")
+
+
+def _starting_seconds(study: StudyReader) -> dict[tuple[int, int], float]:
+    """By run and epoch: what the first epoch of a start or thaw took beyond the median of the run's other epochs.
+
+    Without other epochs of the run it is unknown, and is left out.
+    """
+    continued = continuations(study.history)
+    first: dict[int, set[int]] = {}
+    for record in study.history.decisions:
+        if record.decision.number not in continued:
+            first.setdefault(record.decision.run, set()).add(record.decision.from_epoch + 1)
+    found = dict[tuple[int, int], float]()
+    for number, epochs in first.items():
+        seconds = study.runs[number - 1].seconds
+        others = [s for epoch, s in enumerate(seconds, 1) if epoch not in epochs and s > 0]
+        if others:
+            usual = median(others)
+            found |= {(number, e): max(seconds[e - 1] - usual, 0.0) for e in epochs if e <= len(seconds)}
+    return {place: s for place, s in found.items() if not np.isnan(s)}
 
 
 @of_study

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MOST_BANDS = 3  # highlighted runs with bands: more would hide each other
+_KEPT: WeakKeyDictionary[StudyReader, dict[tuple[int, tuple[float, ...]], Array]] = WeakKeyDictionary()
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -44,13 +46,19 @@ def ranked(study: StudyReader) -> list[Run]:
 
 @of_study
 def curves(
-    study: StudyReader, runs: Sequence[int] | None = None, shown: int = 5, others: int = 200, forecasts: bool = True
+    study: StudyReader,
+    runs: Sequence[int] | None = None,
+    shown: int = 5,
+    others: int = 200,
+    forecasts: bool = True,
+    model: StudyReader | None = None,
 ) -> Figure:
     """Draw losses and the medians of their forecasts; of highlighted runs also the 50 and 90 % intervals.
 
     Highlighted are the given `runs`, or the best unfinished one. By default the `shown` best runs are drawn, including
     some that are being trained. At most `others` further runs are thin lines. Diamonds are epochs after which a run was
-    frozen and thawed later. Without `forecasts` the model is not used.
+    frozen and thawed later. Without `forecasts` the model is not used. `model` is an earlier state of the study whose
+    forecasts are drawn, by default the state itself.
     """
     what = "dots: measured; dotted: median forecast; bands: 50 and 90 % intervals; diamonds: frozen, then thawed"
     figure = empty_figure("Learning curves and forecasts", what, "Epoch", title(study.metric))
@@ -69,7 +77,7 @@ def curves(
     inner: list[Array] = []
     outer: list[Array] = []
     for place, run in enumerate(chosen if forecasts else ()):
-        end = _forecast(figure, study, run, colour(place), inner, outer, run in highlighted)
+        end = _forecast(figure, model or study, run, colour(place), inner, outer, run in highlighted)
         if end and len(chosen) == 1:
             figure.update_layout(meta={"title": "Learning curve and forecast", "subtitle": end})
     pauses = _pauses(study) if chosen else {}
@@ -113,7 +121,8 @@ def _thin_curves(figure: Figure, rest: Sequence[Run]) -> None:
         mode = "lines+markers" if len(x) < 2 * len(rest) + 40 else "lines"
         line, dot = {"color": faded(FAINT, 0.4), "width": 1}, {"size": 3, "color": faded(FAINT, 0.5)}
         figure.add_scatter(
-            x=x, y=y, mode=mode, line=line, marker=dot, name="others", customdata=numbers, connectgaps=False,
+            x=np.array(x), y=np.array(y), mode=mode, line=line, marker=dot, name="others",
+            customdata=np.array(numbers), connectgaps=False,
             hovertemplate="run %{customdata}, epoch %{x}: %{y:.5g}<extra></extra>",
         )  # fmt: skip
 
@@ -123,11 +132,11 @@ def _forecast(
 ) -> str:
     """Draw the forecast of a run; bands of others are drawn with opacity 0, for pages that show them on hover."""
     first, last = run.epoch + 1, study.max_epochs
-    if first > last or run.state in ("diverged", "failed"):
+    if first > last or run.state in ("diverged", "failed") or run.number > len(study.runs):
         return ""
     epochs = np.unique(np.linspace(first, last, 30).round())
     try:
-        bands = study.forecast(run.number, [float(e) for e in epochs]).quantile(QUANTILES)
+        bands = _quantiles(study, run.number, tuple(epochs.tolist()))
     except StudyError:  # nothing to forecast from yet
         return ""
     name = f"run {run.number}"
@@ -145,6 +154,14 @@ def _forecast(
     )  # fmt: skip
     least, median, most = (f"{bands[i, -1]:.4g}" for i in (0, 2, 4))
     return f"forecast at epoch {last}: {median}, 90 % interval {least} to {most}"
+
+
+def _quantiles(study: StudyReader, run: int, epochs: tuple[float, ...]) -> Array:
+    """Quantiles of a forecast; kept with the study, since a page draws the same forecast several times."""
+    kept = _KEPT.setdefault(study, {})
+    if (run, epochs) not in kept:
+        kept[run, epochs] = study.forecast(run, list(epochs)).quantile(QUANTILES)
+    return kept[run, epochs]
 
 
 def _pauses(study: StudyReader) -> dict[int, list[tuple[int, int, int]]]:

@@ -21,6 +21,7 @@ from freezethaw.figures.style import (
     empty_figure,
     faded,
     label,
+    log_ticks,
     note,
     of_study,
     thinned,
@@ -38,7 +39,7 @@ SHADES = 9  # of lines; one trace per shade keeps figures with many runs small
 
 
 @of_study
-def slices(study: StudyReader, most: int = 6) -> Figure:
+def slices(study: StudyReader, most: int = 6, columns: int | None = None) -> Figure:
     """Draw the asymptote along each hyperparameter through the best configuration, with runs as dots."""
     what = "line and band: asymptote along one hyperparameter, others as in the best run; dots: forecasts of runs"
     figure = empty_figure("Slices through the best configuration", what, "", "Asymptote")
@@ -50,7 +51,7 @@ def slices(study: StudyReader, most: int = 6) -> Figure:
     names = [name for name in study.space.names if name in config][:most]
     if not names:
         return note(figure, "the space has no hyperparameter")
-    columns = 2 if len(names) == 4 else min(len(names), 3)
+    columns = min(len(names), columns or (2 if len(names) == 4 else 3))
     rows = -(-len(names) // columns)
     style = figure.layout.yaxis.to_plotly_json() | {"title": None}
     titles = [label(name, 30) for name in names]
@@ -92,7 +93,7 @@ def _slice(
         line = {"color": COLOURS[0], "width": 2}
         figure.add_scatter(x=x, y=bands[2], mode="lines", line=line, name="asymptote", **at)
         if parameter.log:
-            figure.update_xaxes(type="log", **at)
+            figure.update_xaxes(type="log", **log_ticks(parameter.low, parameter.high), **at)
     else:
         error = {"array": bands[4] - bands[2], "arrayminus": bands[2] - bands[0], "color": faded(COLOURS[0], 0.6)}
         mark = {"color": COLOURS[0], "size": 11, "symbol": "diamond"}
@@ -122,21 +123,27 @@ def _with_value(space: Space, config: dict[str, Any], name: str, value: Any) -> 
 @of_study
 def importance(study: StudyReader) -> Figure:
     """Draw the share of the variance of the asymptote that each hyperparameter explains alone."""
-    what = "first-order share of the variance of the forecast asymptote"
+    what = "first-order share of the variance of the forecast asymptote; lines: 80 % intervals"
     figure = empty_figure("Hyperparameter importance", what, "Share", "")
     inference = study.inference
     if inference is None or not len(study.space):
         return note(figure, no_loss(study) if inference is None else "the space has no hyperparameter")
-    shares = study.importance()
-    order = sorted(shares, key=lambda name: shares[name])
-    told = [f"{100 * shares[name]:.0f} %" for name in order]
+    draws = study.importance_draws
+    assert draws is not None  # noqa: S101 - there is a loss and a hyperparameter
+    order = np.argsort(draws.mean)
+    mean, low, high = (q[order] for q in (draws.mean, draws.quantile(0.1), draws.quantile(0.9)))
     figure.add_bar(
-        x=[shares[name] for name in order], y=[label(name, 30) for name in order], orientation="h", text=told,
-        textposition="outside", cliponaxis=False, marker={"color": COLOURS[0]}, showlegend=False,
-        hovertemplate="%{y}: %{text}<extra></extra>",
+        x=mean, y=[label(study.space.names[i], 30) for i in order], orientation="h", showlegend=False,
+        marker={"color": faded(COLOURS[0], 0.75)},
+        error_x={"array": np.maximum(high - mean, 0.0), "arrayminus": np.maximum(mean - low, 0.0), "symmetric": False,
+                 "color": SOFT, "thickness": 1.5, "width": 5},
+        customdata=[f"{plain.percent(m)}, 80 % interval {plain.percent(a)} to {plain.percent(b)}"
+                    for m, a, b in zip(mean, low, high, strict=True)],
+        hovertemplate="%{y}: %{customdata}<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*shares.values(), 0.01])])
-    return figure.update_yaxes(type="category", showgrid=False)
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.06 * max([*high, *mean, 0.01])])
+    texts = [f"{label(study.space.names[i], 30)} {plain.percent(m)}" for i, m in zip(order, mean, strict=True)]
+    return figure.update_yaxes(type="category", showgrid=False, tickvals=np.arange(len(order)), ticktext=texts)
 
 
 @of_study
@@ -247,8 +254,10 @@ def parameter_map(study: StudyReader, x: str | None = None, y: str | None = None
     )  # fmt: skip
     for name, update in ((across, figure.update_xaxes), (up, figure.update_yaxes)):
         parameter = study.space.parameters[name]
-        kind = "category" if isinstance(parameter, Choice) else "log" if parameter.log else "linear"
-        update(type=kind, title={"text": label(name, 30)}, showgrid=False)
+        kind, ticks = "category", dict[str, Any]()
+        if not isinstance(parameter, Choice):
+            kind, ticks = ("log", log_ticks(parameter.low, parameter.high)) if parameter.log else ("linear", ticks)
+        update(type=kind, **ticks, title={"text": label(name, 30)}, showgrid=False)
     return figure
 
 

@@ -54,21 +54,22 @@ def empty_figure(title: str, subtitle: str, x: str, y: str) -> Figure:
         "exponentformat": "power",
     }  # fmt: skip
     heading = f'{title}<br><span style="font-size:13px;color:{SOFT}">{subtitle}</span>'
-    return graph_objects().Figure().update_layout(
-        template="none",
-        meta={"title": title, "subtitle": subtitle},  # for pages that have their own headings
-        font={"family": FONT, "size": 15, "color": INK},
-        title={"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
-               "yanchor": "top", "pad": {"t": 36}},
-        paper_bgcolor="white",
-        plot_bgcolor="white",
-        margin={"l": 76, "r": 24, "t": 84, "b": 92},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container", "yanchor": "bottom",
-                "font": {"size": 13}},
-        hoverlabel={"font": {"family": FONT}},
-        xaxis=axis | {"title": {"text": x, "standoff": 10}},
-        yaxis=axis | {"title": {"text": y, "standoff": 10}},
-    )  # fmt: skip
+    layout = {
+        "template": "none",
+        "meta": {"title": title, "subtitle": subtitle},  # for pages that have their own headings
+        "font": {"family": FONT, "size": 15, "color": INK},
+        "title": {"text": heading, "font": {"size": 20}, "x": 0.0, "xref": "paper", "y": 1.0, "yref": "container",
+                  "yanchor": "top", "pad": {"t": 36}},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "margin": {"l": 76, "r": 24, "t": 84, "b": 92},
+        "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yref": "container",
+                   "yanchor": "bottom", "font": {"size": 13}},
+        "hoverlabel": {"font": {"family": FONT}},
+        "xaxis": axis | {"title": {"text": x, "standoff": 10}},
+        "yaxis": axis | {"title": {"text": y, "standoff": 10}},
+    }  # fmt: skip
+    return graph_objects().Figure(layout=layout)  # several times faster than `update_layout`
 
 
 def run_name(run: int) -> str:
@@ -123,6 +124,20 @@ def note(figure: Figure, text: str) -> Figure:
     figure.update_xaxes(showticklabels=False, showgrid=False, ticks="")
     figure.update_yaxes(showticklabels=False, showgrid=False, ticks="")
     return figure
+
+
+def log_ticks(low: float, high: float, most: int = 4) -> dict[str, Any]:
+    """A few ticks of a logarithmic axis, as options of it: powers of ten, or also 2 and 5 times these."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1.0)
+    for digits in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
+        values = np.array([digit * 10.0**decade for decade in decades for digit in digits])
+        values = values[(values >= low * (1 - 1e-9)) & (values <= high * (1 + 1e-9))]
+        if len(values) >= min(3, most):
+            break
+    else:
+        return {}  # too short for round values: plotly chooses
+    values = values[:: -(-len(values) // most)]
+    return {"tickvals": values.tolist(), "ticktext": [f"{value:.12g}" for value in values]}
 
 
 def thinned(count: int, most: int) -> NDArray[np.int64]:

@@ -1,9 +1,13 @@
-"""Call the user's callbacks with what happens in a study, in whichever process: all of it is read from storage."""
+"""Tell the user what happens in a study, in whichever process: callbacks, and events on standard error.
+
+All of it is read from storage.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,11 +15,14 @@ from typing import Any
 
 from freezethaw.errors import StoreError, StudyError, described
 from freezethaw.records import DecisionRecord, Notice
-from freezethaw.runtime.training_session import FAILED
+from freezethaw.runtime.serialization import CHANGED
+from freezethaw.runtime.training_session import FAILED, NOT_SAVED
 from freezethaw.study import StudySession
 
 Callback = Callable[[Notice], object]
 CALLBACK_FAILED = "callback failed"
+ANNOUNCED = (NOT_SAVED, CHANGED)  # kinds of events that whoever called `tune` must be told at once
+ANNOUNCE_PAUSE = 1.0  # seconds between two looks for them
 
 
 class Callbacks:
@@ -107,3 +114,22 @@ class Callbacks:
         with suppress(StoreError):
             self._session.storage.add_event(CALLBACK_FAILED, text, notice.run, notice.epoch or None, details)
         sys.stderr.write(f"freezethaw: {text}; the study continues\n")
+
+
+class Announcements:
+    """Prints new events of the kinds `ANNOUNCED` on standard error."""
+
+    def __init__(self, session: StudySession) -> None:
+        self._session, self._looked = session, time.monotonic()
+        last = session.storage.last_events(1)
+        self._seen = last[-1].number if last else 0
+
+    def update(self, always: bool = False) -> None:
+        """Print what is new."""
+        if not always and time.monotonic() - self._looked < ANNOUNCE_PAUSE:
+            return
+        self._looked = time.monotonic()
+        for event in self._session.storage.events(self._seen):
+            self._seen = event.number
+            if event.kind in ANNOUNCED:
+                sys.stderr.write(f"freezethaw: {event.text}\n")

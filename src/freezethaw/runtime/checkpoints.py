@@ -1,4 +1,7 @@
-"""Checkpoints of a study: written completely, recorded with their losses, verified before they are loaded."""
+"""Checkpoints of a study: written completely, recorded with their losses, verified before they are loaded.
+
+Models of runs that were frozen recently are kept in memory too (`ModelCache`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +22,7 @@ from freezethaw.runtime.checkpoint_storage import is_full, storage_at
 from freezethaw.store import Storage
 from freezethaw.study import StudyReader
 from freezethaw.trainers.protocol import Save
+from freezethaw.trainers.random_states import remembered
 
 GB = 1_000_000_000
 NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
@@ -227,3 +232,53 @@ def to_evict(
         gone.append(record)
         excess -= record.bytes
     return gone
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A model as it was when this checkpoint was saved, and the random generators that it shares with others."""
+
+    epoch: int
+    sha256: str
+    model: object
+    restore: Callable[[], None]
+
+
+class ModelCache:
+    """The models of the last few frozen runs, in memory; the least recently used goes first.
+
+    A cache that saves loading, never the only copy. A model belongs to one checkpoint, known by run, epoch and content
+    hash. It is used only if that is still the newest checkpoint of the run, so a run that another worker has advanced
+    since is never taken from here.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by run
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, checkpoint: Checkpoint, model: object) -> None:
+        """Keep a model whose state was just saved as this checkpoint."""
+        if not self._most:
+            return
+        self._kept[checkpoint.run] = _Kept(checkpoint.epoch, checkpoint.sha256, model, remembered())
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    def take(self, run: int, newest: Checkpoint | None) -> object | None:
+        """The model of a run that continues from its newest checkpoint; None if it is not here, or of another one.
+
+        It leaves the cache: from now on it is trained, and no longer equals what was saved.
+        """
+        kept = self._kept.pop(run, None)
+        if kept is None or newest is None or (kept.epoch, kept.sha256) != (newest.epoch, newest.sha256):
+            return None
+        kept.restore()
+        return kept.model
+
+    def disable(self) -> None:
+        """Free everything, and keep nothing from now on."""
+        self._most = 0
+        self._kept.clear()

@@ -20,8 +20,7 @@ from pathlib import Path
 from freezethaw.errors import StudyError
 from freezethaw.runtime import serialization
 from freezethaw.runtime.checkpoints import CheckpointManager
-from freezethaw.runtime.epoch_timeout import TIMED_OUT
-from freezethaw.runtime.signals import Leaving
+from freezethaw.runtime.signals import TIMED_OUT, Leaving
 from freezethaw.runtime.worker import FINISHED as ENDED
 from freezethaw.runtime.worker import INTERRUPTED, Worker, WorkerOptions, check_failures
 from freezethaw.runtime.worker_failures import MemoryKills, WorkerFailures, cause, manner

@@ -7,6 +7,7 @@ checkpoint. If the driver dies, Ray ends its actors, and the same call again con
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
@@ -15,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from freezethaw.errors import StudyError, extra
+from freezethaw.errors import FreezeThawError, StudyError, extra
 from freezethaw.runtime import serialization
-from freezethaw.runtime.ray_worker import RayWorker
 from freezethaw.runtime.signals import Leaving, on_signals
 from freezethaw.runtime.worker import FINISHED as ENDED
 from freezethaw.runtime.worker import INTERRUPTED, check_failures
 from freezethaw.runtime.worker_failures import Cause, WorkerFailures
-from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, WorkerSpec, logs_in
+from freezethaw.runtime.worker_process import BROKEN, FINISHED, LEFT, WorkerSpec, logs_in, work
+from freezethaw.store import Process
 from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train
 
@@ -61,6 +62,37 @@ class _Worker:
     actor: Any
     who: Any  # a future of its name, ready once it has been placed
     work: Any  # a future of how it ended
+
+
+class RayWorker:
+    """One worker, as an actor. It is created in the main thread of its process, and works in another one.
+
+    SIGTERM and SIGUSR1, with which machines announce their end, make it save and leave.
+    """
+
+    def __init__(self, spec: WorkerSpec, message: bytes, home: str | None = None) -> None:
+        self._spec, self._message, self._leaving = spec, message, Leaving()
+        self._signals = contextlib.ExitStack()
+        self._signals.enter_context(on_signals(self._leaving))
+        if home is not None:  # where the user called `tune`, if this machine has that folder
+            with contextlib.suppress(OSError):
+                os.chdir(home)
+
+    def who(self) -> str:
+        """As its leases name it."""
+        return str(Process.current())
+
+    def work(self) -> tuple[int, str]:
+        """Until the study ends or this worker is asked to stop; returns an exit code and why."""
+        try:
+            result = work(self._spec, serialization.receive(io.BytesIO(self._message)), self._leaving)
+        except FreezeThawError as error:
+            return BROKEN, str(error)
+        return (LEFT if result.left else FINISHED), result.reason
+
+    def leave(self, why: str) -> None:
+        """Save at the next epoch, and return."""
+        self._leaving.ask(why)
 
 
 class RayWorkers:

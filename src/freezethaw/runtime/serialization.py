@@ -1,18 +1,32 @@
-"""How a training function is sent to a worker process: by name if it can be imported, else by value.
+"""The training function: how it is sent to a worker process, and how another version of it is noticed.
 
-By value it goes through a pipe from the parent to its own child, with cloudpickle, and is never stored.
+It is sent by name if it can be imported, else by value: through a pipe from the parent to its own child, with
+cloudpickle, and never stored. Of its source a hash is stored: that other code trains a study is an event.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
+import hashlib
 import importlib
+import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
+from tokenize import TokenError
+from types import CodeType, FunctionType
 from typing import IO, Any
 
-from freezethaw.errors import StudyError
+from freezethaw.errors import StudyError, TrainingError
+from freezethaw.store import Storage
+from freezethaw.trainers import ClassTrainer, CommandTrainer, NamedTrainer, Train
+from freezethaw.trainers.importing import importing
+
+CHANGED = "training changed"  # the kind of event
+LARGEST_FILE = 1_000_000  # bytes of a file named by a command that is taken for its source
 
 
 def dumps(function: Callable[..., Any]) -> dict[str, str]:
@@ -54,7 +68,8 @@ def receive(pipe: IO[bytes]) -> Callable[..., Any]:
     sent = json.loads(line)
     sys.path.extend(p for p in sent["path"] if p not in sys.path)
     try:
-        return _loads(sent["function"])
+        with importing(sent["function"].get("module", "the script of the training")):
+            return _loads(sent["function"])
     except Exception as error:
         raise StudyError(
             f"the training function cannot be loaded in a worker process: {type(error).__name__}: {error}"
@@ -70,3 +85,58 @@ def _loads(what: dict[str, str]) -> Callable[..., Any]:
     import cloudpickle
 
     return cloudpickle.loads(base64.b64decode(what["code"]))  # type: ignore[no-any-return]
+
+
+# Which code trains a study.
+
+
+def check_training(study: Storage, train: Train) -> str:
+    """Remember what trains a study; if something else did before, record an event and return its text."""
+    new, old = fingerprint(train), study.load().definition.get("training")
+    if not new or new == old:
+        return ""
+    study.set_training(new)
+    if not old:
+        return ""
+    text = (
+        f"the study continues with another training: {new['name']} (source {new['sha256'][:8]}), so far {old['name']} "
+        f"(source {old['sha256'][:8]}). Losses from before and after may not be comparable"
+    )
+    study.add_event(CHANGED, text, details={"before": old, "now": new})
+    return text
+
+
+def fingerprint(train: Train) -> dict[str, str]:
+    """The name of a training and the hash of its source; empty if the source is not known."""
+    try:
+        name, source = _source(train)
+    except (OSError, TypeError, SyntaxError, TokenError, IndexError, TrainingError):  # typed in, or written in C
+        return {}
+    return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
+
+
+def _source(train: object) -> tuple[str, str]:
+    match train:
+        case NamedTrainer():
+            return _source(train.function())
+        case ClassTrainer():
+            return _source(train.trained)
+        case CommandTrainer():
+            files = [Path(train.folder or ".") / word for word in train.command]
+            small = [f for f in files[1:] or files if f.is_file() and f.stat().st_size < LARGEST_FILE]
+            texts = [file.read_text(encoding="utf-8", errors="replace") for file in small]
+            return str(train), "\0".join([*train.command[1:], *texts])
+        case functools.partial():
+            name, source = _source(train.func)
+            return name, f"{source}\0{train.args!r}\0{sorted(train.keywords.items())!r}"
+    found: object = inspect.unwrap(train) if callable(train) else train
+    if isinstance(found, FunctionType) and found.__name__ == "<lambda>":  # its lines have more than itself on them
+        return found.__qualname__, _instructions(found.__code__)
+    if not (inspect.isroutine(found) or inspect.isclass(found)):
+        found = type(found)
+    return str(getattr(found, "__qualname__", found)), textwrap.dedent(inspect.getsource(found))
+
+
+def _instructions(code: CodeType) -> str:
+    inner = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return "\0".join([code.co_code.hex(), *code.co_names, *inner])

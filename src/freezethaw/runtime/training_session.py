@@ -30,7 +30,7 @@ from freezethaw.errors import (
     described,
 )
 from freezethaw.records import Checkpoint, Closing, Decision, Lease, Report
-from freezethaw.runtime.epoch_timeout import EpochTimeout, main_thread_stack
+from freezethaw.runtime.signals import EpochTimeout, main_thread_stack
 from freezethaw.study.session import Saved
 from freezethaw.trainers.protocol import Save, TrainingRun
 

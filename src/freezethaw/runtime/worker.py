@@ -11,9 +11,8 @@ from pathlib import Path
 
 from freezethaw.errors import AllPending, FreezeThawError, LeaseLost, StudyError, StudyFinished
 from freezethaw.records import Checkpoint, Checkpoints, Decision, Lease, StudyState
-from freezethaw.runtime.checkpoints import CheckpointManager, Mark, saved_near
-from freezethaw.runtime.epoch_timeout import TIMED_OUT, EpochTimeout
-from freezethaw.runtime.model_cache import ModelCache
+from freezethaw.runtime.checkpoints import CheckpointManager, Mark, ModelCache, saved_near
+from freezethaw.runtime.signals import TIMED_OUT, EpochTimeout
 from freezethaw.runtime.training_session import FAILED, TrainingSession
 from freezethaw.runtime.worker_failures import DIED, Cause, verdict
 from freezethaw.study import StudyReader, StudySession

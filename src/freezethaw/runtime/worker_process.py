@@ -24,14 +24,13 @@ from freezethaw.errors import FreezeThawError
 from freezethaw.records import Checkpoints
 from freezethaw.runtime import serialization
 from freezethaw.runtime.checkpoints import CheckpointManager, home_of
-from freezethaw.runtime.epoch_timeout import TIMED_OUT
-from freezethaw.runtime.signals import Leaving, on_signals
+from freezethaw.runtime.signals import TIMED_OUT, Leaving, on_signals
 from freezethaw.runtime.worker import Worker, WorkerOptions
 from freezethaw.store import Storage
 from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
-# how a worker ended: the study has ended; it was asked to stop; it cannot work (and epoch_timeout.TIMED_OUT). They are
+# how a worker ended: the study has ended; it was asked to stop; it cannot work (and signals.TIMED_OUT). They are
 # exit codes too, but a training may end its process with any of them: only what the worker itself says counts.
 FINISHED, LEFT, BROKEN = 0, 3, 4
 STORE = "FREEZETHAW_STORE"  # in the environment: the URL of the store

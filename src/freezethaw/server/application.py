@@ -28,7 +28,7 @@ from freezethaw.server.api import OPERATIONS, Operation, integer, openapi
 from freezethaw.server.runs_table import RunsTable, Selection
 from freezethaw.server.views import NotFound, StoreView, StudyView
 
-POLL_SECONDS, KEEP_ALIVE_SECONDS = 1.0, 15.0  # of event streams
+POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.5, 15.0  # of event streams
 MAX_BODY = 1_000_000  # bytes
 STATIC = Path(__file__).parent / "static"
 FILES = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -136,10 +136,10 @@ def _figure(store: StoreView) -> Endpoint:
             if name not in STUDY_FIGURES:
                 raise NotFound(f"there is no figure {name!r}; there are {', '.join(STUDY_FIGURES)}")
             options = figure_options(name, request.query_params)
-            change, text = await run_in_threadpool(view.figure, name, options)
+            version, text = await run_in_threadpool(view.figure, name, options)
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
-        return _figure_response(request, change, text)
+        return _figure_response(request, version, text)
 
     return endpoint
 
@@ -170,6 +170,8 @@ def figure_options(name: str, query: Mapping[str, str]) -> dict[str, Any]:
     elif name == "curves" and query.get("runs", "").strip():
         numbers = query["runs"].replace(",", " ").split()
         found["runs"] = tuple(integer({"runs": number}, "runs", least=0) for number in numbers[:MAX_HIGHLIGHTED])
+    if name == "slices" and query.get("columns") == "2":
+        found["columns"] = 2
     if name == "parameter_map":
         found |= {key: query[key] for key in ("x", "y") if query.get(key)}
     return found
@@ -195,14 +197,14 @@ def _comparison(store: StoreView) -> Endpoint:
             change, text = await run_in_threadpool(comparison_page.figure, store, _query(request))
         except FreezeThawError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
-        return _figure_response(request, change, text)
+        return _figure_response(request, str(change), text)
 
     return endpoint
 
 
-def _figure_response(request: Request, change: int, text: str) -> Response:
+def _figure_response(request: Request, version: str, text: str) -> Response:
     """A figure, or status 304 if the browser has it."""
-    tag = f'"{change}"'
+    tag = f'"{version}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)

@@ -37,7 +37,7 @@ def compare(store: StoreView, parameters: Mapping[str, Any]) -> list[dict[str, A
 def figure(store: StoreView, parameters: Mapping[str, Any]) -> tuple[int, str]:
     """The sum of the change counters, and the figure as JSON."""
     against = parameters.get("against") if parameters.get("against") in ("hours", "cost") else "epochs"
-    seen = {view.stored.name: view.read_only() for view in selected(store, parameters)}
+    seen = {view.stored.name: view.read_only(model=False) for view in selected(store, parameters)}
     drawn = comparison({name: study for name, (_, study) in seen.items()}, against)  # type: ignore[arg-type]
     return sum(change for change, _ in seen.values()), str(drawn.to_json())
 

@@ -60,7 +60,7 @@ def table(caption: str, heads: Sequence[str], rows: str, numbers: Collection[str
     """A scrollable table; columns in `numbers` are right-aligned."""
     head = "".join(f'<th scope="col"{" class=n" if name in numbers else ""}>{escape(name)}</th>' for name in heads)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}, table"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -83,7 +83,7 @@ def figure_slot(
     bar = f'<div class="controls">{controls}</div>' if controls else ""
     return (
         f'<figure class="plot{" wide" if wide else ""}" id="figure-{name}" data-figure="{at}">'
-        f'<figcaption><h3>{escape(title)}</h3>{bar}<p class="soft"></p></figcaption>'
+        f'<figcaption><h2>{escape(title)}</h2>{bar}<p class="soft"></p></figcaption>'
         f'<div class="canvas" role="img" aria-label="{escape(title)}"><p class="waiting">Drawing…</p></div>{more}'
         "</figure>"
     )
@@ -94,7 +94,7 @@ def figures_of(key: str) -> str:
     return f"/api/studies/{key}/figures"
 
 
-def decisions(key: str, found: Sequence[Mapping[str, Any]]) -> str:
+def decisions(key: str, found: Sequence[Mapping[str, Any]], name: str = "Last decisions", style: str = "") -> str:
     """A list of decisions, newest first."""
     if not found:
         return "<p class=soft>None yet.</p>"
@@ -103,7 +103,7 @@ def decisions(key: str, found: Sequence[Mapping[str, Any]]) -> str:
         f'<span class="soft">run {d["run"]}{outcome(d)}</span> {sentence(d["reason"])}</li>'
         for d in reversed(found)
     )
-    return f'<ol class="log" reversed tabindex="0" aria-label="Last decisions">{rows}</ol>'
+    return f'<ol class="log{style}" reversed tabindex="0" aria-label="{name}">{rows}</ol>'
 
 
 def outcome(decision: Mapping[str, Any]) -> str:

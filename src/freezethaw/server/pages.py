@@ -66,8 +66,9 @@ def _study_row(store: StoreView, info: StudyInfo, key: str, several: bool) -> st
     small = curve_svg(lowest, min(lowest), max(lowest), len(lowest)) if lowest else ""
     name = f'<th scope="row"><a href="/studies/{quote(key)}">{escape(info.name)}</a></th>'
     return (
-        f"<tr>{name}<td>{state}</td><td class=n>{escape(best)}</td><td>{small}</td><td class=n>{info.runs}</td>"
-        f"<td class=n>{info.epochs}</td><td class=whole>{_time(event)}</td><td class=whole>{_time(info.created)}</td>"
+        f"<tr>{name}<td class=whole>{state}</td><td class=n>{escape(best)}</td><td>{small}</td>"
+        f"<td class=n>{info.runs}</td><td class=n>{info.epochs}</td>"
+        f"<td class=whole>{_time(event)}</td><td class=whole>{_time(info.created)}</td>"
         f"<td>{components.tags(info.tags)}</td>" + (f"<td>{_checkbox(key, info)}</td></tr>" if several else "</tr>")
     )
 

@@ -35,7 +35,7 @@ def report_html(url: str, name: str) -> str:
     finally:
         store.close()
     plots = "".join(
-        f'<figure class="plot wide"><figcaption><h3>{figure.layout.meta["title"]}</h3>'
+        f'<figure class="plot wide"><figcaption><h2>{figure.layout.meta["title"]}</h2>'
         f'<p class="soft">{figure.layout.meta["subtitle"]}</p></figcaption><div class="canvas" id="plot-{key}"></div>'
         "</figure>"
         for key, figure in drawn.items()

@@ -47,8 +47,8 @@ TOP = choice("shown", "best runs", [(str(n), str(n)) for n in (5, 1, 10, 20, 50)
 SCALES = (
     '<label class="check"><input type="checkbox" data-log="y">log {metric}</label>'
     '<label class="check"><input type="checkbox" data-log="x">log epochs</label>'
-    '<button type="button" data-zoom="0.5">Zoom in</button><button type="button" data-zoom="2">Zoom out</button>'
-    '<button type="button" data-zoom="reset">Reset</button>'
+    '<span class="group"><button type="button" data-zoom="0.5">Zoom in</button>'
+    '<button type="button" data-zoom="2">Zoom out</button><button type="button" data-zoom="reset">Reset</button></span>'
 )
 PLAYER = (
     '<div class="player"><button type="button" data-play>Play</button>'
@@ -169,8 +169,9 @@ def _decisions(now: Snapshot) -> str:
     if found and found[0]["number"] > 1:
         older = f'<a href="/studies/{now.key}/decisions?before={found[0]["number"]}">Older decisions</a>'
     figures = "".join(now.figure(name) for name in ("timeline", "time_spent"))
+    listed = components.decisions(now.key, found, "Decisions", " tall")
     return f"""<div class="figures">{figures}</div><h2 id="h-decisions">Decisions</h2>
-<div data-part="decisions">{components.decisions(now.key, found)}<p class="bar">{older}</p></div>"""
+<div data-part="decisions">{listed}<p class="bar">{older}</p></div>"""
 
 
 def _parameters(now: Snapshot) -> str:

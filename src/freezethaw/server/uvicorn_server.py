@@ -26,7 +26,7 @@ def serve(stores: Sequence[str], host: str, port: int, token: str | None, announ
     names = {host, socket.gethostname().lower()} if host not in LOCAL else set[str]()
     application = make_application(stores, token, names, any_address=host in EVERYWHERE)
     with contextlib.suppress(OSError):
-        os.nice(15)  # training on the same machine has priority
+        os.nice(10)  # a tenth of the share of a training on the same processor
     shown = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     announce(f"http://{shown}:{port}/?token={token}")
     config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)

@@ -7,9 +7,11 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from freezethaw.errors import StudyError
+from freezethaw import figures
+from freezethaw.errors import FreezeThawError, StudyError
 from freezethaw.figures import STUDY_FIGURES
 from freezethaw.records import History, Run, StudyInfo, StudyState
 from freezethaw.runtime.training_session import FAILED
@@ -18,8 +20,8 @@ from freezethaw.study import Study, StudyReader, read, session_of
 from freezethaw.study.summary import summary
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # used in URLs unchanged
-MIN_AGE = 1.0  # seconds before a snapshot is renewed
-AGE_PER_COST = 4.0  # and at least this multiple of the time spent on its figures
+MIN_AGE = 0.3  # seconds before the change counter and a snapshot are read again
+AGE_PER_COST = 4.0  # and for a snapshot whose model is used at least this multiple of the time spent on its figures
 MAX_FIGURES = 64  # in the cache of a study
 # figures that do not use the model, so they need not wait for it
 MODEL_FREE = frozenset({"best_loss", "basket", "timeline", "time_spent", "parallel_coordinates", "study_progression"})
@@ -40,8 +42,11 @@ class StudyView:
         self._history: History | None = None
         self._polled, self._change = -MIN_AGE, -1
         self._study: Study | None = None
-        self._snapshot: StudyReader | None = None
-        self._snapshot_time, self._cost, self._snapshot_change = 0.0, 0.0, -1
+        self._records: StudyReader | None = None  # the current state; its model is used if it becomes the snapshot
+        self._snapshot: StudyReader | None = None  # for figures that use the model
+        self._forecasts: StudyReader | None = None  # the last snapshot whose forecasts are computed
+        self._records_time, self._snapshot_time, self._cost = -1e9, -1e9, 0.0
+        self._inferring, self._inferring_thread = threading.Lock(), threading.Thread()
         self._metrics: dict[int, tuple[int, Mapping[str, Any]]] = {}  # by run, with its epoch
         self._figures: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
@@ -52,9 +57,9 @@ class StudyView:
             return self._known
 
     def change(self) -> int:
-        """The change counter, read at most twice a second."""
+        """The change counter, at most `MIN_AGE` old."""
         with self._read_lock:
-            if time.monotonic() - self._polled > 0.5:
+            if time.monotonic() - self._polled > MIN_AGE:
                 self._change, self._polled = self.stored.change(), time.monotonic()
             return self._change
 
@@ -90,40 +95,90 @@ class StudyView:
             self._metrics[run.number] = epoch, found
         return found
 
-    def read_only(self) -> tuple[int, StudyReader]:
-        """The change counter and a read-only copy of the study, reused longer if its figures take longer."""
+    def read_only(self, model: bool = True) -> tuple[int, StudyReader]:
+        """The change counter and a read-only copy of the study.
+
+        A copy whose `model` is used is reused longer if its figures take longer.
+        """
         with self._snapshot_lock:
-            age = time.monotonic() - self._snapshot_time
-            if self._snapshot is None or (
-                age > max(MIN_AGE, AGE_PER_COST * self._cost) and self.change() != self._snapshot_change
+            now = time.monotonic()
+            if self._records is None or (
+                now - self._records_time > MIN_AGE and self.change() != self._records.state.change
             ):
                 self._study = self._study or Study.open(self.url, self.stored.name)
-                self._snapshot = read(self._study)
-                self._snapshot_change = self._snapshot.state.change
-                self._snapshot_time, self._cost = time.monotonic(), 0.0
-            return self._snapshot_change, self._snapshot
+                self._records, self._records_time = read(self._study), now
+            if not model:
+                return self._records.state.change, self._records
+            if self._snapshot is None or now - self._snapshot_time > max(MIN_AGE, AGE_PER_COST * self._cost):
+                if self._snapshot is not self._records:
+                    self._snapshot, self._cost = self._records, 0.0
+                self._snapshot_time = now
+            return self._snapshot.state.change, self._snapshot
 
-    def figure(self, name: str, options: dict[str, Any]) -> tuple[int, str]:
-        """The change counter and a figure as JSON."""
+    def figure(self, name: str, options: dict[str, Any]) -> tuple[str, str]:
+        """The version of a figure, and the figure as JSON."""
+        if name == "curves" and options.get("forecasts", True):
+            return self._curves(options)
         model_free = name in MODEL_FREE or options.get("forecasts") is False
         with self._figure_lock if model_free else self.model_lock:
-            change, study = self.read_only()
+            change, study = self.read_only(not model_free)
             key = (name, change, *sorted(options.items()))
             if key not in self._figures:
                 began = time.monotonic()
-                text = STUDY_FIGURES[name](study, **options).to_json()
-                self._figures[key] = text
+                self._keep(key, STUDY_FIGURES[name](study, **options).to_json())
+                if not model_free:
+                    self._cost += time.monotonic() - began
+            return str(change), self._figures[key]
+
+    def _curves(self, options: dict[str, Any]) -> tuple[str, str]:
+        """The current losses with the last forecasts; current forecasts are computed for the next request.
+
+        The version has the change counters of both.
+        """
+        model = self._forecasts
+        if model is None:
+            model = self._infer()
+        elif model.state.change != self.change() and self._inferring.acquire(blocking=False):
+            self._inferring_thread = threading.Thread(target=self._infer_for_later, daemon=True)
+            self._inferring_thread.start()
+        with self._figure_lock:
+            change, study = self.read_only(False)
+            if model.state.change > change:
+                change, study = model.state.change, model
+            version = f"{change}.{model.state.change}"
+            key = ("curves", version, *sorted(options.items()))
+            if key not in self._figures:
+                self._keep(key, figures.curves(study, **options, model=model).to_json())
+            return version, self._figures[key]
+
+    def _infer(self) -> StudyReader:
+        """The read-only copy of the study, with its forecasts computed."""
+        with self.model_lock:
+            _, study = self.read_only()
+            if study is not self._forecasts:
+                began = time.monotonic()
+                _ = study.inference
                 self._cost += time.monotonic() - began
-                while len(self._figures) > MAX_FIGURES:
-                    self._figures.popitem(last=False)
-                return change, text
-            return change, self._figures[key]
+                self._forecasts = study
+            return study
+
+    def _infer_for_later(self) -> None:
+        try:
+            with suppress(FreezeThawError):  # the store is temporarily unavailable: the next request tries again
+                self._infer()
+        finally:
+            self._inferring.release()
+
+    def _keep(self, key: tuple[Any, ...], text: str) -> None:
+        self._figures[key] = text
+        while len(self._figures) > MAX_FIGURES:
+            self._figures.popitem(last=False)
 
     def writable(self) -> Study:
         """The study itself, for changes; hold `model_lock` while using it."""
         self.read_only()
         assert self._study is not None  # noqa: S101 - set by read_only
-        self._snapshot_time = -1e9  # the next read sees the change
+        self._records_time = self._snapshot_time = self._polled = -1e9  # the next read sees the change
         return self._study
 
     def ask(self) -> dict[str, Any]:
@@ -147,6 +202,8 @@ class StudyView:
 
     def close(self) -> None:
         """Close the store."""
+        if self._inferring_thread.is_alive():
+            self._inferring_thread.join()
         if self._study is not None:
             self._study.close()
 

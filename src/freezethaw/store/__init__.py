@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freezethaw.store.heartbeat import Heartbeat
 from freezethaw.store.memory import MemoryStorage
 from freezethaw.store.processes import Process
-from freezethaw.store.storage import LEASE_SECONDS, Definition, LeaseState, Storage, Watcher
+from freezethaw.store.storage import LEASE_SECONDS, Definition, Heartbeat, LeaseState, Storage, Watcher
 
 if TYPE_CHECKING:
     from freezethaw.store.store import Store

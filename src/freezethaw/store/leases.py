@@ -1,4 +1,6 @@
-"""Rows of leases: who may advance a run, and who may decide. Tokens only grow, and no wall clock is compared.
+"""Rows of leases: who may advance a run, and who may decide; and the queue of those who wait to decide.
+
+Tokens only grow, and no wall clock is compared.
 
 A lease has a heartbeat counter. A process that has seen the counter unchanged for the lease time, on its own monotonic
 clock, may take the lease over with the next token (`Watcher`). A holder that is known to be dead loses it at once. A
@@ -9,13 +11,23 @@ Locks are taken in this order everywhere: decision lease, lease of a run, row of
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+import time
+from collections.abc import Callable
 
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from freezethaw.errors import StudyError
 from freezethaw.records import Lease
-from freezethaw.store import heads, rows, rules
+from freezethaw.store import rows, rules
+from freezethaw.store.database import Database
 from freezethaw.store.processes import Process
-from freezethaw.store.storage import DECIDING, LeaseState
-from freezethaw.store.tables import leases
+from freezethaw.store.storage import DECIDING, LeaseState, Watcher
+from freezethaw.store.tables import leases, queue
+
+PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often
+LONGEST_PAUSE = 1.0
+PATIENCE = 5.0  # seconds that a free lease is left to who is next
+
 
 _NOBODY = Process("", "", 0, "")
 _MINE = (
@@ -29,7 +41,7 @@ _RELEASE = update(leases).where(*_MINE).values(held=False)
 _END = update(leases).where(*_MINE).values(held=False, decision=0)
 
 
-def first(connection: Connection, study: int) -> None:
+def add_decision_lease(connection: Connection, study: int) -> None:
     """The decision lease, which nobody holds yet."""
     connection.execute(insert(leases).values(study=study, run=DECIDING, token=0, held=False, **_fields(0, _NOBODY)))
 
@@ -72,9 +84,9 @@ def take(connection: Connection, study: int, seen: LeaseState, here: Process) ->
     if found.rowcount == 0:
         return None
     if seen.held:
-        head = heads.lock(connection, study)
+        head = rows.lock_study(connection, study)
         rows.add_event(connection, head, "lease taken over", *rules.taken_over(seen))
-        heads.advance(connection, head)
+        rows.advance(connection, head)
     return Lease(seen.run, seen.token + 1, seen.decision)
 
 
@@ -108,3 +120,89 @@ def _change(connection: Connection, study: int, lease: Lease, change: object) ->
 def _fields(decision: int, holder: Process) -> dict[str, object]:
     who = {"host": holder.host, "boot": holder.boot, "pid": holder.pid, "started": holder.started}
     return {"beat": 0, "decision": decision, **who}
+
+
+# The queue of those who wait for the decision lease: it is granted in the order of asking.
+#
+# Who finds the lease held takes a ticket and looks again and again whether the lease is free and all earlier tickets
+# are gone. A ticket needs no heartbeat: who is next takes a free lease within a fraction of a second, so one that does
+# not is dead or stopped, and is passed over after a while. Tickets of processes that are known to be dead do not count.
+
+
+def next_ticket(connection: Connection, study: int, here: Process) -> int | None:
+    """The ticket that is next; those of processes that are surely dead do not count."""
+    return next((ticket for ticket, holder in _tickets(connection, study) if not holder.is_dead(here)), None)
+
+
+def take_if_nobody_waits(connection: Connection, study: int, watcher: Watcher) -> Lease | None:
+    """The decision lease within another transaction, if it is free: else it is waited for later, outside."""
+    seen = states(connection, study, DECIDING)
+    if not seen or seen[0].held or next_ticket(connection, study, watcher.here) is not None:
+        return None
+    return take(connection, study, seen[0], watcher.here)
+
+
+def enter_queue(connection: Connection, study: int, here: Process) -> int:
+    """Take a ticket, and remove those of the dead."""
+    for ticket, holder in _tickets(connection, study):
+        if holder.is_dead(here):
+            leave_queue(connection, ticket)
+    row = {"study": study, "host": here.host, "boot": here.boot, "pid": here.pid, "started": here.started}
+    return int(connection.execute(insert(queue).values(row).returning(queue.c.ticket)).scalar_one())
+
+
+def leave_queue(connection: Connection, ticket: int) -> None:
+    """Remove a ticket."""
+    connection.execute(delete(queue).where(queue.c.ticket == ticket))
+
+
+def take_as_next(connection: Connection, study: int, ticket: int, seen: LeaseState, here: Process) -> Lease | None:
+    """Take the decision lease, as it was `seen`, and leave the queue; None if the lease has changed since."""
+    lease = take(connection, study, seen, here)
+    if lease is not None:
+        leave_queue(connection, ticket)
+    return lease
+
+
+def wait_in_queue(
+    database: Database, study: int, ticket: int, watcher: Watcher, pause: Callable[[float], object]
+) -> LeaseState:
+    """Return when this ticket is next and the decision lease, as it is returned, may be taken."""
+    passed_over = _PassedOver()
+    while True:
+        seen, ahead = database.read(lambda connection: _look(connection, study, ticket, watcher.here))
+        if not ahead and watcher.may_take((study, database.outages), seen):
+            return seen
+        if ahead and passed_over.should_be(seen, ahead[0]):
+            database.write(lambda connection, gone=ahead[0]: leave_queue(connection, gone), repeatable=True)  # type: ignore[misc]
+        else:
+            pause(min(PAUSE * (1 + 2 * len(ahead)), LONGEST_PAUSE))
+
+
+class _PassedOver:
+    """Notices that the lease is free, and that the one who is next does not take it."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int, int] | None = None  # token and beat of the lease, and who is next
+        self._since = 0.0
+
+    def should_be(self, lease: LeaseState, following: int) -> bool:
+        now = time.monotonic()
+        seen = None if lease.held else (lease.token, lease.beat, following)
+        if seen is None or seen != self._seen:
+            self._seen, self._since = seen, now
+        return seen is not None and now - self._since > PATIENCE
+
+
+def _look(connection: Connection, study: int, ticket: int, here: Process) -> tuple[LeaseState, list[int]]:
+    """The decision lease, and the tickets of the living that are ahead."""
+    seen = states(connection, study, DECIDING)
+    if not seen:
+        raise StudyError("the study was deleted")
+    earlier = [one for one in _tickets(connection, study) if one[0] < ticket]
+    return seen[0], [number for number, holder in earlier if not holder.is_dead(here)]
+
+
+def _tickets(connection: Connection, study: int) -> list[tuple[int, Process]]:
+    query = select(queue).where(queue.c.study == study).order_by(queue.c.ticket)
+    return [(r.ticket, Process(r.host, r.boot, r.pid, r.started)) for r in connection.execute(query)]

@@ -25,7 +25,7 @@ from freezethaw.records import (
     Run,
     StudyState,
 )
-from freezethaw.store import documents, heads, rows, rules
+from freezethaw.store import documents, rows, rules
 from freezethaw.store.tables import decisions, definitions, epochs, requests, runs
 
 FEW = 500  # changed runs that are queried one by one
@@ -35,7 +35,7 @@ Points = dict[int, list[tuple[float, float]]]  # losses and seconds by run
 
 def load(connection: Connection, study: int, known: StudyState | None = None) -> StudyState:
     """The state now; with `known`, only what changed since is read."""
-    head = heads.read(connection, study)
+    head = rows.read_head(connection, study)
     since = -1 if known is None else known.change
     if known is not None and head.change == since:
         return known
@@ -65,7 +65,7 @@ def load(connection: Connection, study: int, known: StudyState | None = None) ->
 
 def load_at(connection: Connection, study: int, at: int) -> StudyState:
     """The state as of change `at`: what a decision saw, for a replay."""
-    head = heads.read(connection, study)
+    head = rows.read_head(connection, study)
     if not 0 <= at <= head.change:
         raise StudyError(f"the study has changes 0 to {head.change}, not {at!r}")
     query = select(definitions).where(definitions.c.study == study, definitions.c.change <= at)
@@ -99,7 +99,7 @@ def load_at(connection: Connection, study: int, at: int) -> StudyState:
 
 def history(connection: Connection, study: int, known: History | None = None) -> History:
     """All decisions and epochs; with `known`, only what changed since is read."""
-    head = heads.read(connection, study)
+    head = rows.read_head(connection, study)
     since = -1 if known is None else known.change
     if known is not None and head.change == since:
         return known
@@ -124,7 +124,7 @@ def decision(connection: Connection, study: int, number: int) -> DecisionRecord:
     query = _joined_decisions(decisions.c.basket).where(decisions.c.study == study, decisions.c.number == number)
     row = connection.execute(query).one_or_none()
     if row is None:
-        raise rules.unknown_decision(number, heads.read(connection, study).decisions)
+        raise rules.unknown_decision(number, rows.read_head(connection, study).decisions)
     return replace(_record(row), basket=tuple(map(_basket_entry, documents.load(row.basket))))
 
 

@@ -25,9 +25,9 @@ from freezethaw.records import (
     Run,
     closed_state,
 )
-from freezethaw.store import documents, heads, leases, rows, rules
-from freezethaw.store.heads import Head
+from freezethaw.store import documents, leases, rows, rules
 from freezethaw.store.processes import Process
+from freezethaw.store.rows import Head
 from freezethaw.store.tables import decisions, epochs, runs
 
 # The run of a pending decision: only the holder of its lease, which is checked and locked before, can change it.
@@ -81,13 +81,13 @@ def record(
         report.check(epoch, to_epoch)
         [row] = _epoch_rows(study, lease.run, report)
         return Recorded(connection.execute(_ONE_MORE, row).scalar_one(), epoch + 1)
-    head = heads.lock(connection, study)
+    head = rows.lock_study(connection, study)
     result = Recorded(head.change, epoch)
     if report is not None and report.losses:
         report.check(epoch, to_epoch)
         result = _write(connection, head, lease.run, report, epoch)
     finish(connection, head, lease, checkpoint, close, replaced)
-    heads.advance(connection, head)
+    rows.advance(connection, head)
     return result
 
 

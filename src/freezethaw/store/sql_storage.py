@@ -28,18 +28,16 @@ from freezethaw.records import (
 from freezethaw.store import (
     definitions,
     documents,
-    heads,
     leases,
     loading,
-    queue,
     recording,
     rows,
     sampler_states,
     study_rows,
 )
 from freezethaw.store.database import Database
-from freezethaw.store.heads import Head
 from freezethaw.store.processes import Process
+from freezethaw.store.rows import Head
 from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
 
 T = TypeVar("T")
@@ -75,7 +73,7 @@ class SqlStorage:
 
     def change(self) -> int:
         """The study's change counter."""
-        return self._database.read(lambda connection: heads.read(connection, self._study).change)
+        return self._database.read(lambda connection: rows.read_head(connection, self._study).change)
 
     def definition(self, version: int) -> Definition:
         """One version of the definition."""
@@ -134,7 +132,7 @@ class SqlStorage:
 
         def look(connection: Connection) -> tuple[LeaseState | None, bool]:
             seen = leases.states(connection, self._study, DECIDING)
-            return next(iter(seen), None), queue.first(connection, self._study, watcher.here) is None
+            return next(iter(seen), None), leases.next_ticket(connection, self._study, watcher.here) is None
 
         seen, free = self._database.read(look)
         if seen is None:
@@ -147,19 +145,21 @@ class SqlStorage:
         if lease is not None:
             return lease
         here = watcher.here
-        ticket = self._database.write(lambda connection: queue.enter(connection, self._study, here))
+        ticket = self._database.write(lambda connection: leases.enter_queue(connection, self._study, here))
         try:
             while lease is None:
                 lease = self._take_in_turn(ticket, watcher, pause)
         except BaseException:
             with contextlib.suppress(StoreError):
-                self._database.write(lambda connection: queue.leave(connection, ticket), repeatable=True)
+                self._database.write(lambda connection: leases.leave_queue(connection, ticket), repeatable=True)
             raise
         return lease
 
     def _take_in_turn(self, ticket: int, watcher: Watcher, pause: Callable[[float], object]) -> Lease | None:
-        seen = queue.wait(self._database, self._study, ticket, watcher, pause)
-        return self._database.write(lambda connection: queue.take(connection, self._study, ticket, seen, watcher.here))
+        seen = leases.wait_in_queue(self._database, self._study, ticket, watcher, pause)
+        return self._database.write(
+            lambda connection: leases.take_as_next(connection, self._study, ticket, seen, watcher.here)
+        )
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease."""
@@ -230,7 +230,7 @@ class SqlStorage:
         def record(connection: Connection) -> Recorded:
             taken = None
             if deciding is not None:  # first, as everywhere: see `leases` on the order of locks
-                taken = queue.take_if_nobody_waits(connection, self._study, deciding)
+                taken = leases.take_if_nobody_waits(connection, self._study, deciding)
             recorded = recording.record(connection, self._study, lease, report, checkpoint, close, replaced)
             return recorded if taken is None else replace(recorded, decision_lease=taken)
 
@@ -257,7 +257,7 @@ class SqlStorage:
         """Change entries of the definition: a new version."""
 
         def amend(connection: Connection) -> None:
-            head = heads.lock(connection, self._study)
+            head = rows.lock_study(connection, self._study)
             current = loading.read_definition(connection, self._study, head.definition)
             study_rows.amend(connection, head, self.name, current | dict(changes))
 
@@ -307,9 +307,9 @@ class SqlStorage:
                 leases.beat(connection, self._study, lease)
             if ending is not None:
                 leases.end(connection, self._study, ending)
-            head = heads.lock(connection, self._study)
+            head = rows.lock_study(connection, self._study)
             result = body(connection, head)
-            heads.advance(connection, head)
+            rows.advance(connection, head)
             return result
 
         return self._database.write(change)

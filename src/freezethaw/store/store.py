@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, delete, func, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Lease, StudyInfo, StudyState
-from freezethaw.store import definitions, documents, heads, leases, study_rows
+from freezethaw.store import definitions, documents, leases, rows, study_rows
 from freezethaw.store.database import Database
 from freezethaw.store.processes import Process
 from freezethaw.store.sql_storage import SqlStorage
@@ -67,7 +67,7 @@ class Store:
                 found = study_rows.find(connection, name)  # another process may have been quicker
             if found is None:
                 return study_rows.create(connection, name, checked)
-            study_rows.amend(connection, heads.lock(connection, found[0]), name, checked)
+            study_rows.amend(connection, rows.lock_study(connection, found[0]), name, checked)
             return found
 
         return SqlStorage(self._database, name, *self._database.write(create_or_amend))
@@ -84,9 +84,9 @@ class Store:
             if study_rows.find(connection, name) is not None:
                 raise StudyError(f"there is a study {name!r} in {self.url} already; choose another name")
             study, uid = study_rows.create(connection, name, definition)
-            head = heads.lock(connection, study)
+            head = rows.lock_study(connection, study)
             granted = study_rows.write_all(connection, head, state, samples, Process.current())
-            heads.advance(connection, head)
+            rows.advance(connection, head)
             return study, uid, granted
 
         study, uid, granted = self._database.write(write_all)
@@ -144,7 +144,7 @@ class Store:
             if found is None:
                 raise StudyError(f"there is no study {name!r} in {self.url}")
             leases.lock_all(connection, found[0])
-            heads.lock(connection, found[0])
+            rows.lock_study(connection, found[0])
             connection.execute(delete(study_table).where(study_table.c.id == found[0]))
 
         self._database.write(delete_it)

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Decision, Lease, Report, Run, StudyState, check_finite
-from freezethaw.store import definitions, documents, heads, leases, loading, recording, rows, sampler_states
-from freezethaw.store.heads import Head
+from freezethaw.store import definitions, documents, leases, loading, recording, rows, sampler_states
 from freezethaw.store.processes import Process
+from freezethaw.store.rows import Head
 from freezethaw.store.storage import Definition
 from freezethaw.store.tables import definitions as definition_table
 from freezethaw.store.tables import runs, studies
@@ -36,7 +36,7 @@ def create(connection: Connection, name: str, definition: Mapping[str, Any]) -> 
     number = connection.execute(select(studies.c.id).where(studies.c.uid == uid)).scalar_one()
     document = {"study": number, "version": 1, "change": 0, "document": documents.dump(dict(definition))}
     connection.execute(insert(definition_table).values(**document, difference=""))
-    leases.first(connection, number)
+    leases.add_decision_lease(connection, number)
     return number, uid
 
 
@@ -54,7 +54,7 @@ def amend(connection: Connection, head: Head, name: str, definition: Definition)
     grown = (runs.c.study == head.study, runs.c.state == "finished", ~runs.c.added, runs.c.epochs < head.max_epochs)
     connection.execute(update(runs).where(*grown).values(state="frozen", change=head.change))
     rows.add_event(connection, head, "definition changed", f"the study was continued with changes: {difference}")
-    heads.advance(connection, head)
+    rows.advance(connection, head)
 
 
 def set_entry(connection: Connection, head: Head, key: str, value: object) -> None:

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from freezethaw.decide import Inference, InferenceCache, StudyDefinition, stopping
-from freezethaw.decide.earlier import relevance
 from freezethaw.decide.inference_cache import one_thread
 from freezethaw.errors import StudyError
 from freezethaw.losses import Forecast
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
-from freezethaw.model.predictions import predict
 from freezethaw.policy import entropy_search
 from freezethaw.records import (
     Best,
@@ -34,9 +32,8 @@ from freezethaw.records import (
 )
 from freezethaw.space import Space
 from freezethaw.study.backtest import forecast_before, past_forecasts
+from freezethaw.study.importance import Importance, draw_importance
 from freezethaw.study.session import StudySession
-
-IMPORTANCE_BASES, IMPORTANCE_VALUES, IMPORTANCE_SAMPLES = 48, 7, 4
 
 
 class StudyReader:
@@ -178,42 +175,21 @@ class StudyReader:
             found = entropy_search.p_min_of_runs(self.inference.forecaster, [places[n] for n in runs], rng)
         return {n: float(p) for n, p in zip(runs, found, strict=True)}
 
-    def importance(self) -> dict[str, float]:
-        """The share of the variance of the forecast asymptote that each parameter explains alone.
+    @cached_property
+    def importance_draws(self) -> Importance | None:
+        """The share of the variance of the asymptote that each parameter explains alone, in draws from the posterior.
 
-        First-order effects of the posterior mean, averaged over a few hyperparameter samples.
+        None without a loss or without parameters.
         """
         if self.inference is None or not len(self.space):
-            return {}
-        space, rng, f = self.space, np.random.default_rng(0), self.inference.forecaster
-        bases, values = IMPORTANCE_BASES, IMPORTANCE_VALUES
-        units = np.tile(rng.random((bases, len(space))), (1 + values * len(space), 1)).reshape(-1, bases, len(space))
-        for column in range(len(space)):
-            for place, unit in enumerate((np.arange(values) + 0.5) / values):
-                units[1 + column * values + place, :, column] = unit
-        features = self.features([space.config(unit) for unit in units.reshape(-1, len(space))])
-        end, none = np.array([float(self.max_epochs)]), np.empty(0, np.int64)
-        shares, total = np.zeros(len(space)), 0.0
-        for sample in np.argsort(-f.weights)[:IMPORTANCE_SAMPLES]:
-            table = predict(f.posterior.sample(int(sample)), none, features, end).mean.reshape(
-                1 + values * len(space), bases
-            )
-            variance = float(table[0].var())
-            main = table[1:].mean(axis=1).reshape(len(space), values)
-            # each mean over the bases has a variance of var / bases itself, which would look like an effect
-            noise = table[1:].var(axis=1).reshape(len(space), values).mean(axis=1) / bases
-            if variance > 0:
-                shares += f.weights[sample] * np.clip((main.var(axis=1) - noise) / variance, 0.0, 1.0)
-                total += float(f.weights[sample])
-        return dict(zip(space.names, (shares / (total or 1.0)).tolist(), strict=True))
+            return None
+        with one_thread():
+            return draw_importance(self.inference, self.space, self.features)
 
-    def earlier_weights(self, samples: HyperparameterSamples | None = None) -> dict[str, float]:
-        """How much the model uses each earlier study, from 0 to 1; by default with the current samples."""
-        earlier, samples = self.definition.learn_from, samples or self.samples
-        if not earlier or samples is None:
-            return {}
-        found = relevance(samples, [each.spread for each in earlier])
-        return dict(zip((each.name for each in earlier), found.tolist(), strict=True))
+    def importance(self) -> dict[str, float]:
+        """The expected share of the variance of the forecast asymptote that each parameter explains alone."""
+        found = self.importance_draws
+        return {} if found is None else dict(zip(self.space.names, found.mean.tolist(), strict=True))
 
     def past_forecasts(self, most: int = 40) -> tuple[PastForecast, ...]:
         """Forecasts made before losses were measured, at decisions spread over the study, oldest first."""

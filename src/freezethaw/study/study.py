@@ -19,7 +19,7 @@ from freezethaw.study.learn_from import Source, earlier_studies
 from freezethaw.study.parse_losses import parse_losses
 from freezethaw.study.reader import StudyReader
 from freezethaw.study.session import StudySession
-from freezethaw.study.table import epoch_rows
+from freezethaw.study.summary import epoch_rows
 
 
 class Study:

@@ -1,4 +1,4 @@
-"""What is recorded of a study, as plain numbers and texts. No model is used, so it is fast."""
+"""What is recorded of a study, as plain numbers and texts: a summary, and rows of tables. It needs no model."""
 
 from __future__ import annotations
 
@@ -99,3 +99,45 @@ def _event(event: Event) -> dict[str, Any]:
     return {"at": event.at, "kind": event.kind, "run": event.run, "epoch": event.epoch, "text": event.text} | {
         key: value for key, value in event.details.items() if key == "traceback"
     }
+
+
+# Rows of tables, for data frames and files.
+
+
+def epoch_rows(storage: Storage, state: StudyState) -> list[dict[str, Any]]:
+    """One row for each epoch, with the configuration (`config.`) and the other metrics (`metric.`) of that epoch."""
+    rows = []
+    for run in state.runs:
+        fixed = {"state": run.state, **_config(run.config)}
+        metrics = storage.metrics(run.number)
+        for i, (loss, seconds) in enumerate(zip(run.losses, run.seconds, strict=True)):
+            others = {f"metric.{key}": value for key, value in metrics[i].items()} if i < len(metrics) else {}
+            rows.append({"run": run.number, "epoch": i + 1, state.metric: loss, "seconds": seconds, **fixed, **others})
+    return _tagged(rows, state)
+
+
+def run_rows(state: StudyState) -> list[dict[str, Any]]:
+    """One row for each run."""
+    rows = [
+        {
+            "run": run.number,
+            "state": run.state,
+            "outcome": run.outcome,
+            "epochs": run.epoch,
+            f"best_{state.metric}": min(run.losses, key=lambda y: state.sign * y) if run.losses else None,
+            f"last_{state.metric}": run.losses[-1] if run.losses else None,
+            "imported": run.added,
+            **_config(run.config),
+        }
+        for run in state.runs
+    ]
+    return _tagged(rows, state)
+
+
+def _config(config: Any) -> dict[str, Any]:
+    return {f"config.{key}": value for key, value in config.items()}
+
+
+def _tagged(rows: list[dict[str, Any]], state: StudyState) -> list[dict[str, Any]]:
+    tags = state.definition.get("tags")
+    return [row | {"tags": ", ".join(tags)} for row in rows] if tags else rows

@@ -10,7 +10,8 @@ The command runs once per decision. Its environment has
 
 Lines of standard output that are JSON objects with "epoch" and "loss" are losses, in order; further keys are metrics.
 All other output is the log. Exit codes are 0 (done), 10 (diverged), 11 (out of memory), 12 (pre-empted, after saving
-the state of the last printed epoch) and any other (failed). To stop the command, SIGTERM is sent, and SIGKILL later.
+the state of the last printed epoch) and any other (failed). To stop the command, SIGTERM is sent; SIGKILL
+follows only if there is a grace period (`grace`), after 80 % of it.
 
 The last loss is reported after the command has exited, because only then is the saved state complete.
 """
@@ -40,6 +41,7 @@ class CommandTrainer:
     command: tuple[str, ...]
     folder: str | None = None  # working directory; None: the current one
     epoch_limit: float | None = None  # largest number of seconds between two losses
+    grace: float | None = None  # seconds between the request to stop and the end; None: as long as an epoch takes
 
     def __call__(self, run: TrainingRun) -> None:
         """Run the command once per decision, as long as decisions continue this run."""
@@ -65,7 +67,7 @@ class CommandTrainer:
         """Run the command once; return the next epoch, or None if the run is frozen."""
         last = _last_epoch(run, epoch)
         held: LossLine | None = None  # a loss is reported when the next one arrives, or with the saved state
-        with CommandProcess(self.command, self.folder, self.epoch_limit, variables) as process:
+        with CommandProcess(self.command, self.folder, self.epoch_limit, variables, self.grace) as process:
             for line in process.lines(run.leaving):
                 expected = epoch if held is None else held.epoch + 1
                 _check(line, expected, last, epoch)
@@ -104,13 +106,13 @@ def command(
     return CommandTrainer((found, *parts[1:]), str(home), epoch_limit)
 
 
-def limited(train: Train, epoch_limit: float | None) -> tuple[Train, float | None]:
+def limited(train: Train, epoch_limit: float | None, grace: float | None = None) -> tuple[Train, float | None]:
     """Apply a time limit per epoch: returns the training, and the limit that its worker has to enforce.
 
-    A command enforces the limit itself; any other training can be ended only together with its worker.
+    A command enforces the limit itself, and the grace period; any other training can be ended only with its worker.
     """
-    if epoch_limit is not None and isinstance(train, CommandTrainer):
-        return replace(train, epoch_limit=epoch_limit), None
+    if isinstance(train, CommandTrainer):
+        return replace(train, epoch_limit=epoch_limit or train.epoch_limit, grace=grace or train.grace), None
     return train, epoch_limit
 
 

@@ -21,7 +21,8 @@ from typing import IO, Any
 from freezethaw.errors import TrainingError
 from freezethaw.trainers.class_trainer import RESERVED
 
-STOP_SECONDS = 20.0  # between SIGTERM and SIGKILL
+EXIT_SECONDS = 20.0  # for the exit after the output has ended, if epochs are limited
+GRACE_SHARE = 0.8  # of the grace period until SIGKILL: the rest is for saving what the command left
 POLL_SECONDS = 0.2  # between checks whether to stop
 LINGER_SECONDS = 2.0  # after the exit, in which output may still arrive
 TAIL = 5  # lines of output shown in messages
@@ -68,9 +69,14 @@ class CommandProcess:
     """A running command, in its own session: it receives Ctrl-C only from us."""
 
     def __init__(
-        self, words: Sequence[str], folder: str | None, epoch_limit: float | None, variables: Mapping[str, object]
+        self,
+        words: Sequence[str],
+        folder: str | None,
+        epoch_limit: float | None,
+        variables: Mapping[str, object],
+        grace: float | None = None,
     ) -> None:
-        self._shown, self._limit = " ".join(words), epoch_limit
+        self._shown, self._limit, self._grace = " ".join(words), epoch_limit, grace
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._queue: queue.Queue[str | None] = queue.Queue()
         environment = os.environ | {f"FREEZETHAW_{key}": str(value) for key, value in variables.items()}
@@ -108,8 +114,11 @@ class CommandProcess:
                     pipe.close()
 
     def lines(self, leaving: Callable[[], bool]) -> Iterator[LossLine]:
-        """Losses as they arrive, until the output ends. If `leaving`, the command is asked to stop."""
-        limit, asked = self._limit, False
+        """Losses as they arrive, until the output ends. If `leaving`, the command is asked to stop.
+
+        It then has most of the grace period; without one, as long as its epoch takes.
+        """
+        limit, asked, kill_at = self._limit, False, math.inf
         since, exited_at = time.monotonic(), None
         while True:
             try:
@@ -124,7 +133,11 @@ class CommandProcess:
                 yield line
             if not asked and leaving():
                 self._stop(signal.SIGTERM)
-                asked, limit, since = True, STOP_SECONDS, time.monotonic()
+                asked, since = True, time.monotonic()
+                kill_at = math.inf if self._grace is None else since + GRACE_SHARE * self._grace
+            if time.monotonic() > kill_at:
+                self._stop(signal.SIGKILL)
+                return
             if limit is not None and time.monotonic() - since > limit:
                 if asked:
                     self._stop(signal.SIGKILL)
@@ -144,7 +157,7 @@ class CommandProcess:
         limit, since = self._limit, time.monotonic()
         while not self._exited():
             time.sleep(0.005)
-            if limit is not None and time.monotonic() - since > max(limit, STOP_SECONDS):
+            if limit is not None and time.monotonic() - since > max(limit, EXIT_SECONDS):
                 raise TrainingError(f"{self._shown} closed its output but does not exit")
         self._stop(signal.SIGKILL)
         code = self._process.wait()

@@ -12,7 +12,8 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -55,11 +56,34 @@ class NamedTrainer:
         if self.folder and self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
-            return _import_file(Path(self.module)) if self.module.endswith(".py") else _import_module(self.module)
+            with importing(Path(self.module).name):
+                return _import_file(Path(self.module)) if self.module.endswith(".py") else _import_module(self.module)
         except TrainingError:
             raise
         except Exception as error:  # raised by the user's file
             raise TrainingError(f"importing {self.module} failed: {_where(error)}") from error
+
+
+_importing: list[str] = []  # what this process is importing to get a training from it
+
+
+@contextmanager
+def importing(what: str) -> Iterator[None]:
+    """A block that imports a module of the user to get a training from it: it must not start a search."""
+    _importing.append(what)
+    try:
+        yield
+    finally:
+        _importing.pop()
+
+
+def refuse_while_importing() -> None:
+    """Raise if a search is started by a module that is imported for its training: each worker would start another."""
+    if _importing:
+        raise TrainingError(
+            f"{_importing[-1]} starts a search while it is imported for its training; put what starts it under "
+            '`if __name__ == "__main__":`'
+        )
 
 
 def named(text: str, folder: Path | None = None) -> NamedTrainer:

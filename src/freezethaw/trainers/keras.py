@@ -68,9 +68,7 @@ class FreezeThaw(keras.callbacks.Callback):
 
     def load(self, folder: Path) -> None:
         """Load from a checkpoint. Random generators are restored last."""
-        variables = self._variables()
-        with np.load(folder / FILE, allow_pickle=False) as arrays:
-            saved = [arrays[name] for name in sorted(arrays.files)]
+        variables, saved = self._variables(), _saved(folder)
         if [array.shape for array in saved] != [tuple(variable.shape) for variable in variables]:
             raise TrainingError("the checkpoint is of another model or optimiser")
         for variable, array in zip(variables, saved, strict=True):
@@ -78,12 +76,32 @@ class FreezeThaw(keras.callbacks.Callback):
         load_random_states(folder)
 
     def _variables(self) -> list[Any]:
-        """All variables that training changes; metrics are reset in each epoch."""
+        """All variables that training changes."""
         model = self.model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        metrics = {id(variable) for variable in model.metrics_variables}
-        return [*(one for one in model.variables if id(one) not in metrics), *model.optimizer.variables]
+        return [*_weights(model), *model.optimizer.variables]
+
+
+def load(folder: Path | str, model: Any) -> None:
+    """Load the weights of a model from a checkpoint, such as the best one: `load(result.best.checkpoint, model)`."""
+    variables, saved = _weights(model), _saved(Path(folder))
+    saved = saved[: len(variables)]  # those of the optimiser follow
+    if [array.shape for array in saved] != [tuple(variable.shape) for variable in variables]:
+        raise TrainingError("the checkpoint is of another model")
+    for variable, array in zip(variables, saved, strict=True):
+        variable.assign(array)
+
+
+def _weights(model: Any) -> list[Any]:
+    """The variables of a model without those of its metrics, which are reset in each epoch."""
+    metrics = {id(variable) for variable in model.metrics_variables}
+    return [one for one in model.variables if id(one) not in metrics]
+
+
+def _saved(folder: Path) -> list[Any]:
+    with np.load(folder / FILE, allow_pickle=False) as arrays:
+        return [arrays[name] for name in sorted(arrays.files)]
 
 
 def _array(variable: Any) -> Any:

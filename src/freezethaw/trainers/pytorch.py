@@ -75,6 +75,22 @@ def thawed(run: TrainingRun, **parts: Any) -> TorchState:
     return state
 
 
+def load(folder: Path | str, **parts: Any) -> None:
+    """Load some parts of a checkpoint, such as the best model: `load(result.best.checkpoint, model=model)`.
+
+    The names are those given to `thawed`. Random generators are not changed.
+    """
+    wanted, states = (
+        TorchState(**parts).parts,
+        torch.load(Path(folder) / FILE, map_location="cpu", weights_only=True),
+    )
+    missing = [name for name in wanted if name not in states]
+    if missing:
+        raise TrainingError(f"the checkpoint has {', '.join(states)}, but not {', '.join(missing)}")
+    for name, part in wanted.items():
+        _restore(part, states[name])
+
+
 def _has_state(part: Any) -> bool:
     return callable(getattr(part, "state_dict", None)) and callable(getattr(part, "load_state_dict", None))
 

@@ -78,6 +78,15 @@ def thawed(run: TrainingRun, *estimators: Any, trusted: Sequence[str] = ()) -> E
     return state
 
 
+def load(folder: Path | str, trusted: Sequence[str] = ()) -> Any:
+    """The estimator in a checkpoint, such as the best one: `load(result.best.checkpoint)`; a list if there are several.
+
+    Random generators are not changed.
+    """
+    found = skops.io.load(Path(folder) / FILE, trusted=[*TRUSTED, *trusted])
+    return found[0] if len(found) == 1 else found
+
+
 def train_epoch(estimator: Any, epoch: int, X: Any, y: Any = None, classes: Any = None, rounds: int = 1) -> None:
     """Train one epoch: one `partial_fit`, or `rounds` more iterations with `warm_start`."""
     if hasattr(estimator, "partial_fit"):

@@ -20,6 +20,7 @@ from freezethaw.runtime.worker import FAILURES_IN_A_ROW, FIRST_FAILURES
 from freezethaw.study import Study, session_of
 
 Action = Literal["continue", "freeze", "stop"]
+ENDED = ("finished", "diverged", "failed")  # states of runs that are never thawed
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +57,6 @@ class TrialRegistry:
         self._assignments: dict[str, Assignment] = {}  # by trial
         self._starts: deque[Decision] = deque()  # new runs without a trial
         self._failed: set[int] = set()  # runs whose trials failed while no decision was open
-        self._exhausted: set[str] = set()  # trials whose runs have no epochs left
         self.outcomes: dict[str, Outcome] = {}  # of failed trials
         self._died: set[int] = set()  # runs that once died before their first epoch
         self._early_failures = 0  # consecutive trials that failed before their first epoch
@@ -71,8 +71,13 @@ class TrialRegistry:
                 self.study.cancel(decision)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the name of the study, for `Tuner.restore`: store URLs may contain passwords."""
-        return find, (self.study.name,)
+        """Pickle only which study this is, for `Tuner.restore`: store URLs may contain passwords."""
+        return find, (self.uid, self.study.name)
+
+    @property
+    def uid(self) -> str:
+        """The unique identifier of the study, whichever object gives access to it."""
+        return session_of(self.study).storage.uid
 
     # Queries from Tune.
 
@@ -96,7 +101,10 @@ class TrialRegistry:
 
     def exhausted(self, trial: str) -> bool:
         """Whether this trial will never be resumed."""
-        return not self.assigned(trial) and (self.finished or trial in self._exhausted or trial not in self._runs)
+        if self.assigned(trial):
+            return False
+        known = session_of(self.study).state  # as last read: Tune asks about all paused trials again and again
+        return self.finished or trial not in self._runs or known.run(self._runs[trial]).state in ENDED
 
     # Events from Tune.
 
@@ -213,37 +221,29 @@ class TrialRegistry:
         assignment = self._assignments.pop(trial)
         self.study.tell(assignment.decision, assignment.losses, assignment.seconds)
         self._idle, self._early_failures = False, 0
-        if self._state(trial) != "frozen":
-            self._exhausted.add(trial)
 
     def _state(self, trial: str) -> str:
-        run = self._runs[trial]
-        return next(known.state for known in self.study.runs if known.number == run)
+        return session_of(self.study).refresh().run(self._runs[trial]).state
 
 
-# `Tuner.restore` unpickles the searcher and the scheduler of the dead driver. Their registry is looked up here, by the
-# name of its study: `ray_tune_config` has registered it before.
-_REGISTERED: dict[str, TrialRegistry] = {}
+# `Tuner.restore` unpickles the searcher and the scheduler of the dead driver. They get the study that `ray_tune_config`
+# was called with before, in this process: only the user has what opens it, such as the password of its database.
+_OPEN: dict[str, TrialRegistry] = {}  # by the unique identifier of the study
 
 
 def register(registry: TrialRegistry) -> TrialRegistry:
     """Make a registry available to `Tuner.restore`; an earlier one of the same study cancels its decisions."""
-    before = _REGISTERED.get(registry.study.name)
-    if before is not None and _identity(before.study) == _identity(registry.study):  # e.g. an interrupted notebook cell
+    before = _OPEN.get(registry.uid)
+    if before is not None:  # e.g. of an interrupted notebook cell
         with suppress(FreezeThawError):  # a closed study has no open decisions
             before.cancel_pending()
-    _REGISTERED[registry.study.name] = registry
+    _OPEN[registry.uid] = registry
     return registry
 
 
-def _identity(study: Study) -> object:
-    """Equal for two objects of the same stored study."""
-    return session_of(study).storage.uid
-
-
-def find(name: str) -> TrialRegistry | UnavailableRegistry:
-    """The registry of the study with this name."""
-    return _REGISTERED.get(name) or UnavailableRegistry(name)
+def find(uid: str, name: str) -> TrialRegistry | UnavailableRegistry:
+    """The registry of this study."""
+    return _OPEN.get(uid) or UnavailableRegistry(name)
 
 
 class UnavailableRegistry:
@@ -254,6 +254,7 @@ class UnavailableRegistry:
 
     def __getattr__(self, _: str) -> NoReturn:
         raise StudyError(
-            f"study {self.name!r} is not open in this process; "
-            "call freezethaw.ray_tune_config(study, ...) before Tuner.restore"
+            f"study {self.name!r}, which the trials belong to, is not open in this process; call "
+            "freezethaw.ray_tune_config(study, ...) before Tuner.restore (only a study with a store can be restored in "
+            "a new process)"
         )

@@ -2,7 +2,8 @@
 // Without it the pages are complete but for their figures: filters, sorting and actions are links and forms.
 "use strict";
 (() => {
-  const REFRESH = 2000; // milliseconds between two updates of a figure
+  const NARROW = 480; // pixels: the width of a figure on a phone
+  const REFRESH = 1500; // milliseconds between two updates of a figure
   const live = document.getElementById("live");
   const message = document.getElementById("message");
   const seen = new Set(); // figures in view
@@ -44,9 +45,13 @@
   function address(figure, preview) {
     const at = new URL(figure.dataset.figure, location.href);
     if (preview) at.searchParams.set("forecasts", "no");
+    if (figure.id === "figure-slices" && figure.clientWidth < NARROW) at.searchParams.set("columns", "2");
     for (const option of figure.querySelectorAll("[data-option]")) at.searchParams.set(option.dataset.option, option.value);
     return at;
   }
+
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  const FLAT = { orientation: "h", thickness: 10, x: 0.5, xanchor: "center", y: 1, yanchor: "bottom", title: { text: "" }, len: 0.9 };
 
   function arranged(data, layout, narrow) {
     const clear = "rgba(0,0,0,0)";
@@ -57,16 +62,30 @@
     const panels = Object.keys(layout).some((key) => /^xaxis\d/.test(key));
     layout.margin = { l: narrow ? 48 : 66, r: 14, t: panels ? 34 : 12, b: layout.scene ? 10 : 56 };
     layout.font.size = narrow ? 12 : 13;
+    if (coarse && layout.dragmode !== "select") layout.dragmode = false; // a finger on a figure scrolls the page
     layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container", font: { size: 12 } };
     const named = data.filter((trace) => trace.showlegend !== false).length > 1;
     layout.showlegend = named && !layout.scene && !panels;
     if (layout.showlegend) layout.margin.b = narrow ? 96 : 78; // two rows on a narrow page
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
-      axis.tickfont = { size: axis.type === "log" ? 10 : 12 }; // plotly enlarges powers of ten by a quarter
+      axis.tickfont = { size: axis.type === "log" && !axis.ticktext ? 10 : 12 }; // plotly enlarges powers of ten by a quarter
       if (axis.title) axis.title.font = { size: 13 };
     }
-    if (layout.scene) for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
+    if (layout.scene) {
+      for (const axis of ["xaxis", "yaxis", "zaxis"]) layout.scene[axis].backgroundcolor = clear;
+      if (coarse) layout.scene.dragmode = false;
+      if (narrow) {
+        for (const trace of data) for (const part of [trace.line, trace.marker]) if (part?.colorbar) Object.assign(part.colorbar, FLAT);
+        for (const axis of "xyz") layout.scene.camera.eye[axis] *= 1.5; // so that the names of axes fit
+      }
+    }
+    if (narrow) {
+      const bars = data.filter((trace) => trace.type === "bar" && trace.orientation !== "h");
+      for (const trace of bars) trace.textposition = "none"; // they would overlap
+      if (!bars.length) layout.xaxis.nticks ??= 5;
+      if (data.some((trace) => trace.meta?.brush)) layout.xaxis.tickangle = 60; // of parallel coordinates
+    }
     return layout;
   }
 
@@ -93,15 +112,17 @@
     const now = state.get(figure), canvas = figure.querySelector(".canvas");
     const { data, layout, frames } = recoloured(now.text);
     const words = layout.meta ?? {}, steps = layout.sliders?.[0]?.steps ?? [];
-    figure.querySelector("figcaption h3").textContent = decoded(words.title);
+    figure.querySelector("figcaption h2").textContent = decoded(words.title);
     figure.querySelector("figcaption p").textContent = (now.preview ? "computing forecasts; " : "") + decoded(words.subtitle);
     canvas.setAttribute("aria-label", `${decoded(words.title)}: ${decoded(words.subtitle)}`);
     canvas.querySelector(".waiting")?.remove();
     delete layout.sliders; // the page has controls that work with a keyboard
     delete layout.updatemenus;
     const rotated = canvas._fullLayout?.scene?.camera; // keep the viewpoint
+    arranged(data, layout, canvas.clientWidth < NARROW);
     if (rotated && layout.scene) layout.scene.camera = rotated;
-    arranged(data, layout, canvas.clientWidth < 480);
+    const panels = Object.keys(layout).filter((key) => /^xaxis/.test(key)).length;
+    if (panels > 1 && canvas.clientWidth < NARROW) canvas.style.height = `${150 * Math.ceil(panels / 2) + 60}px`;
     for (const box of figure.querySelectorAll("[data-log]:checked")) logarithmic(layout, data, box.dataset.log);
     if (figure.dataset.zoomed) {
       for (const axis of ["xaxis", "yaxis"]) layout[axis].range = canvas._fullLayout[axis].range.slice();
@@ -226,9 +247,18 @@
     if (next) next(); else free += 1;
   }
 
+  // Draw a figure, at most once in REFRESH milliseconds.
+  function soon(figure) {
+    const now = state.get(figure);
+    if (!now) { draw(figure); return; }
+    clearTimeout(now.next);
+    now.next = setTimeout(() => draw(figure), Math.max(0, now.begun + REFRESH - performance.now()));
+  }
+
   async function draw(figure) {
     const now = state.get(figure) ?? { tag: "", busy: false, again: false };
     state.set(figure, now);
+    now.begun = performance.now();
     if (now.busy) { now.again = true; return; }
     if (now.playing) return; // what is played does not change under the reader
     now.busy = true;
@@ -248,6 +278,7 @@
       Object.assign(now, { text, preview });
       await show(figure);
       Object.assign(now, { tag: answer.headers.get("ETag") ?? "-", at: at.href });
+      figure.dataset.version = now.tag.slice(1, -1); // of the losses, and of the forecasts if they may be older
       figure.dataset.drawn = String(Number(figure.dataset.drawn ?? 0) + 1);
     } catch (error) {
       let note = canvas.querySelector(".waiting");
@@ -260,7 +291,8 @@
       release();
       now.busy = false;
       // the figure may be of an earlier state: request it again until it is current
-      const late = seen.has(figure) && !now.playing && Number(now.tag.slice(1, -1)) < Number(live?.dataset.change ?? 0);
+      const versions = (figure.dataset.version ?? "0").split(".").map(Number);
+      const late = seen.has(figure) && !now.playing && Math.min(...versions) < Number(live?.dataset.change ?? 0);
       figure.classList.toggle("behind", Boolean(now.again || late)); // of an earlier state than the records beside it
       if (now.again || late) {
         clearTimeout(now.next);
@@ -309,7 +341,7 @@
       if (focused && !document.contains(active)) live.querySelector(focused)?.focus({ preventScroll: true });
       mark();
     }
-    for (const figure of seen) await draw(figure);
+    for (const figure of seen) soon(figure); // the records do not wait for figures
   }
 
   // Filters, sorting and pages of a table, without loading the whole page again.
@@ -349,20 +381,21 @@
     mark();
   });
 
-  let due = 0, refreshing = false;
+  let due = 0, refreshing = false, missed = false;
   function subscribe() {
     const stream = new EventSource(live.dataset.stream);
     let first = true;
     stream.addEventListener("change", (event) => {
       live.dataset.change = event.data;
       if (first) { first = false; return; }
-      if (due || refreshing) { due ||= setTimeout(later, REFRESH); return; }
-      due = setTimeout(later, 100);
+      missed = document.hidden; // a page that nobody sees costs nothing
+      if (!missed) due ||= setTimeout(later, 100);
     });
   }
+  document.addEventListener("visibilitychange", () => { if (missed && !document.hidden) { missed = false; later(); } });
   async function later() {
     due = 0;
-    if (refreshing) { due = setTimeout(later, REFRESH); return; }
+    if (refreshing) { due = setTimeout(later, 100); return; }
     refreshing = true;
     try { await refresh(); } catch { /* the server is unavailable; the next change retries */ } finally { refreshing = false; }
   }
