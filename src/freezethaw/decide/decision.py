@@ -33,6 +33,7 @@ POLICIES: dict[str, Policy | None] = {
 ENDED = ("finished", "diverged", "failed")
 FIRST_FROM_EARLIER = 2  # first runs for each earlier study: those that it expects to be best
 MOST_FROM_EARLIER = 6
+FLAT_TRAININGS = 4  # as many whole trainings are spent before losses count as flat
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -209,9 +210,10 @@ def _options(
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
     places = np.array([inference.places[run.number] for run in frozen], dtype=np.int64)
     cost_new = np.full(len(features), switch)
-    flat = flat_so_far(
-        [(state.sign * run.losses[0], state.sign * run.losses[-1]) for run in state.runs if run.epoch > 1]
-    )
+    sign = state.sign
+    curves = [(sign * run.losses[0], sign * run.losses[-1]) for run in state.runs if run.epoch > 1]
+    tried = sum(run.epoch for run in state.runs) >= FLAT_TRAININGS * state.max_epochs
+    flat = tried and flat_so_far(curves)
     return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new, flat=flat)
 
 
