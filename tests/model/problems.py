@@ -30,6 +30,7 @@ def evidence_at(target, values):
 
 
 BASES = {1: ("level",), 2: ("level", "drop"), 3: ("level", "drop", "drift")}
+BASES[4] = (*BASES[3], "late")
 
 
 def dense_basis(q, alpha, beta, horizon, tilt=0.0):
@@ -39,7 +40,9 @@ def dense_basis(q, alpha, beta, horizon, tilt=0.0):
     def basis(t):
         t = np.asarray(t, float)
         drop = (fall(t) - fall(horizon)) / (fall(1.0) - fall(horizon)) - 0.5
-        columns = [1.0 + tilt * drop, drop, np.log(np.minimum(t, horizon)) / np.log(horizon) - 0.5]
+        drift = np.log(np.minimum(t, horizon)) / np.log(horizon) - 0.5
+        late = np.where(drift > 0, 2 * drift, 0.0)  # from the root of the horizon on
+        columns = [1.0 + tilt * drop, drop, drift, late]
         return np.stack(columns[:q], axis=1)
 
     return basis
@@ -50,7 +53,7 @@ class Problem:
 
     def __init__(self, seed, q=None, thinned=False, gaps=False):
         rng = self.rng = np.random.default_rng(seed)
-        self.q = q or int(rng.integers(1, 4))
+        self.q = q or int(rng.integers(1, 5))
         n_runs, self.dimensions, horizon = int(rng.integers(1, 31)), int(rng.integers(1, 5)), 30.0
         configs = rng.random((n_runs, self.dimensions))
         for n in range(1, n_runs):  # near-duplicates
@@ -112,9 +115,9 @@ class Problem:
             basis=dense_basis(q, v["alpha"], v["beta"], self.horizon, v.get("tilt", 0.0)),
             residual=lambda t, u: (v["beta"] / (t[:, None] + u[None, :] + v["beta"])) ** v["alpha"],
             noise=v["noise"],
-            means=np.array([v["mean"], 0.0, 0.0])[:q],
+            means=np.array([v["mean"], 0.0, 0.0, 0.0])[:q],
             variances=np.array([v[f"{name}.variance"] for name in BASES[q]]),
-            mean_variances=np.array([0.0, 0.0, 0.2])[:q],
+            mean_variances=np.array([0.0, 0.0, 0.2, 0.0])[:q],
             lengths=[v[f"length.{d}"] for d in range(self.dimensions)],
             warps=[(v[f"warp.a.{d}"], v[f"warp.b.{d}"]) for d in range(self.dimensions)],
             scales=scales or {},

@@ -254,12 +254,12 @@ def drift_problem(seed):
 
     def dense(scales):
         return Dense(
-            basis=dense_basis(3, values["alpha"], values["beta"], horizon, values["tilt"]),
+            basis=dense_basis(4, values["alpha"], values["beta"], horizon, values["tilt"]),
             residual=smooth,
             noise=values["noise"],
-            means=np.zeros(3),
-            variances=np.array([values[f"{name}.variance"] for name in BASES[3]]),
-            mean_variances=np.array([1.0, 1.0, 0.1]),
+            means=np.zeros(4),
+            variances=np.array([values[f"{name}.variance"] for name in BASES[4]]),
+            mean_variances=np.array([1.0, 1.0, 0.1, 0.05]),
             lengths=[values[f"length.{d}"] for d in range(dimensions)],
             warps=[(values[f"warp.a.{d}"], values[f"warp.b.{d}"]) for d in range(dimensions)],
             scales=scales,

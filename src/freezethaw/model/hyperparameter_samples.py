@@ -13,6 +13,9 @@ from freezethaw.model.curves import Array
 from freezethaw.model.loss_units import LossUnits
 from freezethaw.model.specification import Values
 
+# hyperparameters that were added to the default model, at values that change it little: for studies stored before
+ADDED = {"tilt": 0.0, "late.variance": 1e-6}
+
 
 @dataclass(frozen=True)
 class HyperparameterSamples:
@@ -55,7 +58,7 @@ class HyperparameterSamples:
         transform: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in units.pop("transform").items()
         }
-        added = {} if stored["model"] == "paper" else {"tilt": 0.0}  # of studies that were stored before it existed
+        added = {} if stored["model"] == "paper" else ADDED  # of studies that were stored before it existed
         return cls(
             stored["model"],
             LossUnits(Transform(**transform), **units),

@@ -70,11 +70,22 @@ def _drift(t: Array, horizon: float) -> Array:
     return np.asarray(np.log(np.minimum(t, horizon)) / math.log(max(horizon, 2.0)) - 0.5)
 
 
+def _late(t: Array, horizon: float) -> Array:
+    """Zero up to the root of the horizon, then linear in log time up to one: change of which short runs say nothing.
+
+    Without it, a run that is flat at first is expected to stay flat, and runs that start slowly are never found.
+    """
+    end = max(horizon, 2.0)
+    begin = end**0.5
+    return np.asarray(np.log(np.clip(t / begin, 1.0, end / begin)) / math.log(end / begin))
+
+
 # name: (function, names of the hyperparameters it needs)
 BASIS: Mapping[str, tuple[BasisFunction, tuple[str, ...]]] = {
     "level": (_level, ()),
     "drop": (_drop, ("alpha", "beta")),
     "drift": (lambda t, v, horizon: _drift(t, horizon), ()),
+    "late": (lambda t, v, horizon: _late(t, horizon), ()),
 }
 RESIDUAL: Mapping[str, tuple[ResidualKernel, tuple[str, ...]]] = {
     "decay": (lambda t, u, v: exponential_decay(t, u, v["alpha"], v["beta"]), ("alpha", "beta")),
@@ -237,7 +248,7 @@ def paper(mean_range: tuple[float, float]) -> Specification:
 
 
 def drift(dimensions: int, horizon: float) -> Specification:
-    """The default model: level, drop and drift over configurations, a smooth residual in log time, run scales."""
+    """The default model: level, drop, drift and late change, a smooth residual in log time, run scales."""
 
     def variance(deviation: float, spread: float) -> LogNormal:
         """Prior of a variance from the median and the log-scale spread of its square root."""
@@ -245,13 +256,14 @@ def drift(dimensions: int, horizon: float) -> Specification:
 
     return Specification(
         name="drift",
-        basis=("level", "drop", "drift"),
+        basis=("level", "drop", "drift", "late"),
         residual="smooth",
         priors={
             # on 37 tables of four kinds, the first and last losses vary by about one model unit
             "level.variance": variance(0.9, 0.4),
             "drop.variance": variance(0.8, 0.5),
             "drift.variance": variance(0.2, 0.7),
+            "late.variance": variance(0.08, 1.5),
             "alpha": LogNormal(0.0, 0.7),
             "beta": LogNormal(math.log(2.0), 1.0),
             "tilt": Normal(0.0, 0.5),
@@ -264,7 +276,7 @@ def drift(dimensions: int, horizon: float) -> Specification:
         length_prior=LogNormal(math.log(0.7) + 0.5 * math.log(max(dimensions, 3) / 3), 1.0),
         warp_prior=LogNormal(0.0, 0.5),
         horizon=horizon,
-        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1},
+        mean_variance={"level": 1.0, "drop": 1.0, "drift": 0.1, "late": 0.02},
         run_scales=True,
     )
 

@@ -11,7 +11,8 @@ first rows. With the thin QR factorisation V = Q R,
 
 so T losses become at most q *pseudo-observations* g = Q^T u of R c with unit noise, and a residual sum of squares that
 does not depend on c. With q = 1 and h = 1 (the paper) R^2 = lambda_n and R g = gamma_n at zero mean. A run with no
-epoch has no row; a run with one epoch has one, whatever q is.
+epoch has no row; a run with one epoch has one, whatever q is. A basis function that is zero up to the last epoch of a
+run adds no row.
 
 Arrays may have leading dimensions (...), one entry for each hyperparameter sample.
 """
@@ -23,6 +24,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freezethaw.model.curves import Array, Curves, IntArray, Pattern
 from freezethaw.model.linear import add_to_diagonal, cholesky, solve_rows, transposed
@@ -93,17 +95,19 @@ def summarise(curves: Curves, time: TimeModel) -> Summary:
     N, (*stack, _, q) = len(curves), time.basis(np.ones(1)).shape
     R, g = np.zeros((*stack, N, q, q)), np.zeros((*stack, N, q))
     residuals, log_determinants = np.zeros((*stack, N)), np.zeros((*stack, N))
+    rows = np.zeros((N, q), dtype=bool)
     whitened = []
     for pattern in curves.patterns:
         w = _whiten(pattern, time)
         whitened.append(w)
         runs = pattern.runs
-        R[..., runs, :, :], g[..., runs, :], residuals[..., runs] = _project(w, pattern, curves.counts[runs])
+        counts = curves.counts[runs]
+        rows[runs] = _informed(w, pattern, counts)
+        R[..., runs, :, :], g[..., runs, :], residuals[..., runs] = _project(w, pattern, rows[runs], counts)
         log_diagonal = np.zeros((*stack, len(pattern.epochs) + 1))
         np.cumsum(np.log(np.einsum("...tt->...t", w.factor)), axis=-1, out=log_diagonal[..., 1:])
         log_determinants[..., runs] = 2 * (log_diagonal[..., pattern.lengths] + np.log(w.tail_scales))
-    ranks = np.minimum(curves.counts, q)
-    rows = np.arange(q)[None, :] < ranks[:, None]
+    ranks = rows.sum(axis=1)
     return Summary(
         runs=np.repeat(np.arange(N), ranks),
         directions=R[..., rows, :],
@@ -145,7 +149,14 @@ def _whiten(pattern: Pattern, time: TimeModel) -> Whitened:
     return Whitened(L, V, u, tails, scales)
 
 
-def _project(w: Whitened, pattern: Pattern, counts: IntArray) -> tuple[Array, Array, Array]:
+def _informed(w: Whitened, pattern: Pattern, counts: IntArray) -> NDArray[np.bool_]:
+    """(n, q) the pseudo-observations that a run has: at most one for each epoch, none where the basis is still zero."""
+    which = pattern.distinct_ends[1]
+    nonzero = (w.basis != 0).any(axis=(*range(w.basis.ndim - 3), -2))[which]
+    return np.asarray(nonzero & (nonzero.cumsum(axis=1) <= counts[:, None]))
+
+
+def _project(w: Whitened, pattern: Pattern, rows: NDArray[np.bool_], counts: IntArray) -> tuple[Array, Array, Array]:
     """R (..., n, q, q), g = Q^T u (..., n, q) and |u - Q Q^T u|^2 (..., n) of V = Q R, by modified Gram-Schmidt.
 
     Applied to V and then to u, it is as accurate as Householder's method (Bjorck 1967). Runs with the same last epoch
@@ -158,8 +169,8 @@ def _project(w: Whitened, pattern: Pattern, counts: IntArray) -> tuple[Array, Ar
     for j in range(q):
         column = V[..., j]
         norm = np.sqrt(np.einsum("...nt,...nt->...n", column, column))
-        # a run with j epochs or fewer has no more directions: what is left of its column is rounding
-        norm = np.where(counts[first] > j, norm, 0.0)
+        # where a run has no more directions, what is left of its column is rounding
+        norm = np.where(rows[first, j], norm, 0.0)
         Q = np.divide(column, norm[..., None], out=np.zeros_like(column), where=norm[..., None] > 0)
         R[..., j, j] = norm
         for k in range(j + 1, q):
@@ -168,7 +179,7 @@ def _project(w: Whitened, pattern: Pattern, counts: IntArray) -> tuple[Array, Ar
         Q = Q.take(which, axis=-2)
         g[..., j] = np.einsum("...nt,...nt->...n", Q, u)
         u = u - g[..., j, None] * Q
-    return R.take(which, axis=-3), g, np.where(counts > q, np.einsum("...nt,...nt->...n", u, u), 0.0)
+    return R.take(which, axis=-3), g, np.where(counts > rows.sum(axis=1), np.einsum("...nt,...nt->...n", u, u), 0.0)
 
 
 @dataclass(frozen=True)

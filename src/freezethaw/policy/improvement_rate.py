@@ -26,7 +26,7 @@ from freezethaw.policy.acquisition import (
     leading_runs,
 )
 from freezethaw.policy.costs import epochs_to_grant
-from freezethaw.policy.surprise import SPREAD, surprises
+from freezethaw.policy.surprise import SPREAD, neglected_doubling, surprises
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -34,6 +34,7 @@ IntArray = NDArray[np.int64]
 OLD_BASKET, NEW_BASKET = 20, 16  # how many of each are compared under all samples
 SCREENING_SAMPLES = 2  # whose upper bounds select them
 REFINED = 4  # new configurations near which others are compared too
+DEEPENED = 4  # runs that would explore longer training are compared in any case
 KEPT = 30  # entries of the basket that are kept with the decision, best first
 GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next epoch of each run is added to the former
 
@@ -41,13 +42,17 @@ GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next e
 def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -> Choice:
     """Score the basket; the run or configuration with the largest improvement rate comes first."""
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
+    lengths = forecaster.posterior.curves.last_epochs
+    neglected = neglected_doubling(lengths, options.runs, options.max_epochs) if options.flat else None
+    shallow = np.empty(0, dtype=np.int64) if neglected is None else neglected.runs
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:
         some = draw_samples(forecaster, SCREENING_SAMPLES, rng)
         equal = np.full(len(some), 1.0 / len(some))
         few = forecaster.posterior.sample(some)
         bounds = _compare(few, equal, options, runs, candidates, SCREENING_GROWTH, predict_upper_bound).scores
         candidates = np.argsort(-bounds[len(runs) :])[:NEW_BASKET]
-        runs = np.argsort(-bounds[: len(runs)])[:OLD_BASKET]
+        order = np.argsort(-bounds[: len(runs)])
+        runs = np.union1d(order[:OLD_BASKET], order[np.isin(order, shallow)][:DEEPENED])
     found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates, GROWTH, predict)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(index)) for index in candidates]
     scored = [(score, found, p, *members[p]) for p, score in enumerate(found.scores.tolist())]
@@ -57,8 +62,12 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
             around = _compare_near(forecaster, options, near, found.incumbents)
             scored += [(score, around, p, None, int(near.numbers[p])) for p, score in enumerate(around.scores.tolist())]
     best = sorted(scored, key=lambda each: -each[0])[:KEPT]
+    if neglected is not None:
+        within = [each for each in scored if each[3] in options.runs[shallow]]
+        first = max(within, key=lambda each: each[0])
+        best = [first, *(each for each in best if each is not first)][:KEPT]
     entries = tuple(group.entry(p, run, candidate) for _, group, p, run, candidate in best)
-    return Choice(entries, tuple(found.incumbents.tolist()))
+    return Choice(entries, tuple(found.incumbents.tolist()), deepens=None if neglected is None else neglected.epochs)
 
 
 def _compare_near(forecaster: Forecaster, options: Options, near: Near, incumbents: Array) -> _Comparison:
