@@ -5,10 +5,6 @@ BIN    := $(VENV)/bin
 # One BLAS thread: a decision sits beside training, and must be reproducible.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
-# the same sums on every processor of this kind, so that recorded decisions can be compared
-ifeq ($(shell uname -m),x86_64)
-export OPENBLAS_CORETYPE ?= Haswell
-endif
 
 .PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals clock store faults fire ray workers crowd paper figures fuzz clean
 

@@ -36,6 +36,7 @@ BoolArray = NDArray[np.bool_]
 
 OLD, NEW = 10, 3  # sizes of the basket (section 5.2)
 FANTASIES = 5
+TIE = 1e-5  # asymptotes closer than this share of the largest deviation are tied: rounding differs between processors
 DRAWS = 1000  # of the joint asymptotes, for P_min
 COMPARED_OLD, COMPARED_NEW = 30, 10  # at most this many are compared under all samples
 SCREENED_OLD = 100  # at most this many runs are compared under one sample; an upper bound selects them
@@ -185,7 +186,8 @@ def p_min(mean: Array, covariance: Array, draws: Array) -> Array:
 def _p_min(means: Array, root: Array, draws: Array) -> Array:
     """(F, K) for several means that share a covariance, given its square root."""
     values = means.T[:, :, None] + (root @ draws.T)[:, None, :]  # (K, F, M)
-    wins = np.count_nonzero(values == values.min(axis=0), axis=2)  # ties count for each of the tied
+    tie = TIE * np.sqrt((root**2).sum(axis=1).max())
+    wins = np.count_nonzero(values <= values.min(axis=0) + tie, axis=2)  # ties count for each of the tied
     return np.asarray((wins / wins.sum(axis=0)).T)
 
 
