@@ -10,14 +10,13 @@ they differ from them than these differ among each other?
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import tables
+from benchmarks import records, tables
 from benchmarks.forecast import context
 from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples, unstacked
@@ -87,9 +86,8 @@ def main() -> None:
     pooled = sum(c for c, _ in found) / sum(a for _, a in found)
     typical = float(np.exp(np.mean([np.log(c / a) for c, a in found])))
     print(f"all together {pooled:.2f}, geometric mean of the ratios {typical:.2f}")
-    args.out.mkdir(parents=True, exist_ok=True)
     results = {"tables": dict(zip(names, found, strict=True)), "pooled": pooled, "geometric_mean": typical}
-    (args.out / "carried.json").write_text(json.dumps(results, indent=1))
+    records.write(args.out / "carried.json", results)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import freezethaw as ft
+from benchmarks import records
 from benchmarks.latency import DIMENSIONS, MAX_EPOCHS, curve, space
 from benchmarks.scores import print_table
 
@@ -61,11 +62,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     found = []
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     for line in endure(args.decisions, args.every):
         found.append(line)
         print(json.dumps(line), flush=True)
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
+        records.write(args.out, {"rows": found})
     print_table(COLUMNS, [[f"{line[column]:.4g}" for column in COLUMNS] for line in found])
 
 

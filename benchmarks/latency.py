@@ -9,7 +9,6 @@ Sizes are observed epochs; runs are shaped as a search leaves them (many short, 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
@@ -189,8 +188,7 @@ def main() -> None:
         f"\none posterior grows with runs^{results['growth']['runs']:.1f} and epochs^{results['growth']['epochs']:.1f}"
     )
     print(f"first ask of a process, imports included: {results['first_ask_of_a_process']:.2f} s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "latency.json").write_text(json.dumps(results, indent=1))
+    records.write(args.out / "latency.json", results)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,12 @@ def commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout.strip()
 
 
+def write(file: Path, found: dict[str, Any]) -> None:
+    """Write results with the commit of the code that produced them."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found | {"commit": commit()}, indent=1, default=str) + "\n")
+
+
 # Raw records.
 
 

@@ -13,7 +13,6 @@ Kinds of epochs, one after the other in each round, so that whatever else the ma
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import platform
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import freezethaw as ft
+from benchmarks import records
 from freezethaw.trainers import TrainingRun
 
 RESULTS = Path(__file__).parent / "results" / "workers.json"
@@ -192,7 +192,7 @@ def main() -> int:
             ratio = two["per_hour"] / one["per_hour"]
             found.append({"round": number + 1, "kind": kind, "load": load, "ratio": ratio, "one": one, "two": two})
             print(f"round {number + 1}  {kind:12s} {ratio:.2f} times the epochs of one worker", flush=True)
-    given.output.write_text(json.dumps(_summary(found, given.each), indent=1) + "\n")
+    records.write(given.output, _summary(found, given.each))
     _show(found)
     return 0
 

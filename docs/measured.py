@@ -208,6 +208,26 @@ def forecast_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def clock_table() -> str:
+    """The lowest loss of real trainings by the clock, and when the final loss of the best rival is reached."""
+    names = {
+        "freezethaw": "freezethaw",
+        "tpe-hyperband": "Optuna: TPE + Hyperband",
+        "tpe-median": "Optuna: TPE + median",
+        "random-halving": "Optuna: random + successive halving",
+    }
+    rows = kept("clock.json")["rows"]
+    marks = list(rows[0]["losses"])
+    head = ["training", "method", *(f"after {mark} s" for mark in marks), "best rival's loss", "deciding"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        losses = [f"{row['losses'][mark]:.3f} ± {row['errors'][mark]:.3f}" for mark in marks]
+        reached = "never" if row["reached"] is None else f"{row['reached']:.0f} s"
+        cells = [row["problem"], names[row["method"]], *losses, reached, f"{100 * row['deciding']:.0f} %"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def latency_table() -> str:
     """Seconds of one decision."""
     lines = ["| observed epochs | median | 99th percentile | worst | memory |", "|---" * 5 + "|"]
@@ -239,7 +259,7 @@ def later_table(every: list[dict[str, Any]]) -> str:
 def endurance_table() -> str:
     """Ten thousand decisions in one study: every third line of what was measured."""
     lines = ["| decisions | runs | median | 99th percentile | worst | memory |", "|---" * 6 + "|"]
-    for found in json.loads((RESULTS / "endurance.json").read_text(encoding="utf-8"))[1::3]:
+    for found in kept("endurance.json")["rows"][1::3]:
         cells = [f"{found[k]:.2f} s" for k in ("median", "p99", "worst")]
         lines.append(f"| {found['decisions']} | {found['runs']} | {' | '.join(cells)} | {found['megabytes']:.0f} MB |")
     return "\n".join(lines) + "\n"
@@ -303,12 +323,15 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
 
 
 def source(*names: str) -> str:
-    """The files with the results, with the last commit that recorded them."""
+    """The files with the results and the commit of the code; for older files the commit that recorded them."""
     found = []
     for name in names:
         if name in SUMMARIES:
             dates = [group["recorded"].rpartition(" ")[2] for group in kept(name)["groups"] if "recorded" in group]
             found.append(f"`{name}`, recorded until {max(dates)}; the file has the commit of each method")
+            continue
+        if "commit" in kept(name):
+            found.append(f"`{name}`, of commit {kept(name)['commit']}")
             continue
         others = [f"--grep={title}" for title in FORMAT_ONLY]  # commits that measured nothing
         command = ["git", "log", "-1", "--format=%h of %cs", "--invert-grep", *others, "--", str(RESULTS / name)]
@@ -361,6 +384,7 @@ def tables() -> dict[str, str]:
         "beyond": beyond_table(every) + source("forecast.json", "regret.json", "carried.json"),
         "ablation": ablation_table(every) + source("regret.json"),
         "policies": policies_table(every) + source("regret.json"),
+        "clock": clock_table() + source("clock.json"),
         "latency": latency_table() + source("latency.json"),
         "endurance": endurance_table() + source("endurance.json"),
         "store": store_table() + source("store.json"),

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import freezethaw as ft
-from benchmarks import servers
+from benchmarks import records, servers
 from freezethaw.errors import StoreError
 from freezethaw.records import Lease
 from freezethaw.store import Storage, Store, Watcher
@@ -105,7 +104,7 @@ def main() -> None:
                 name = f"{database}/{wait.__name__}"
                 found[name] = measure(wait, url, given.processes, given.seconds)
                 print(f"{name:<22} {found[name]}", flush=True)
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+    records.write(given.output, found)
 
 
 if __name__ == "__main__":

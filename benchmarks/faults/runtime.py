@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import servers
+from benchmarks import records, servers
 from benchmarks.faults import outages, overhead, storm, tuning
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults_runtime.json"
@@ -64,7 +64,7 @@ def main() -> int:
         busy = {"load_before": round(load, 1), "share": given.share}
         found[name] = result | busy | {"seconds_in_all": round(time.perf_counter() - begin, 1)}
         print(f"  {found[name]}", flush=True)
-        given.output.write_text(json.dumps(found, indent=1) + "\n")
+        records.write(given.output, found)
     return 0
 
 
