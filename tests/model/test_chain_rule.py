@@ -259,7 +259,7 @@ def drift_problem(seed):
             noise=values["noise"],
             means=np.zeros(4),
             variances=np.array([values[f"{name}.variance"] for name in BASES[4]]),
-            mean_variances=np.array([1.0, 1.0, 0.1, 0.05]),
+            mean_variances=np.array([1.0, 1.0, 0.1, 0.02]),
             lengths=[values[f"length.{d}"] for d in range(dimensions)],
             warps=[(values[f"warp.a.{d}"], values[f"warp.b.{d}"]) for d in range(dimensions)],
             scales=scales,

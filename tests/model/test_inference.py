@@ -65,6 +65,7 @@ def test_the_priors_of_the_default_model_are_these():
         "level.variance": (-0.2107210313, 0.8, 0.0),
         "drop.variance": (-0.4462871026, 1.0, 0.0),
         "drift.variance": (-3.2188758249, 1.4, 0.0),
+        "late.variance": (-5.0514572886, 3.0, 0.0),
         "freedom": (1.3862943611, 0.7, 0.0),
         "alpha": (0.0, 0.7, 0.0),
         "beta": (0.6931471806, 1.0, 0.0),
@@ -82,7 +83,7 @@ def test_the_priors_of_the_default_model_are_these():
         assert (prior.location, prior.scale, prior.floor) == pytest.approx(numbers, abs=1e-9), name
     assert {name.rstrip("01234") for name in found} == {"tilt", "length.", "warp.a.", "warp.b."}
     specification = drift(5, 50.0)
-    assert specification.mean_variance == {"level": 1.0, "drop": 1.0, "drift": 0.1}
+    assert specification.mean_variance == {"level": 1.0, "drop": 1.0, "drift": 0.1, "late": 0.02}
     assert {p.name for p in specification.parameters(Geometry.plain(5))} == {
         p.name for p in luck(5, 50.0).parameters(Geometry.plain(5))
     } - {"luck"}

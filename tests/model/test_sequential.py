@@ -71,7 +71,7 @@ def affine(slope, shift, lowest=-9.0, highest=9.0):
     return LossUnits(transform, lowest, highest, 100)
 
 
-MAPPED = {"level.variance": 4, "drop.variance": 4, "drift.variance": 4, "smooth.variance": 4, "noise": 4}
+MAPPED = dict.fromkeys([f"{name}.variance" for name in ("level", "drop", "drift", "late", "smooth")] + ["noise"], 4)
 
 
 @pytest.mark.parametrize("model", ["paper", "drift", "luck"])
