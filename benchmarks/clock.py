@@ -349,7 +349,7 @@ def draw(rows: list[dict[str, Any]], file: Path) -> None:
     figure.update_yaxes(type="log", title_text="lowest validation loss", col=1)
     figure.update_yaxes(type="log")
     figure.update_xaxes(title_text="seconds")
-    figure.update_layout(template="plotly_white", legend={"orientation": "h", "y": -0.25})
+    figure.update_layout(template="plotly_white", legend={"orientation": "h", "y": -0.25}, margin={"t": 30, "r": 10})
     write_png(figure, file, 360 * len(problems), 360)
 
 

@@ -253,15 +253,15 @@ def test_a_decision_uses_one_thread():
 def test_a_study_ends_when_going_on_is_not_worthwhile(policy):
     """In the user's own units: a thousand times the loss needs a thousand times the threshold to end as early."""
     spent = {}
-    for scale, worthwhile in ((1.0, 0.02), (1000.0, 20.0), (1.0, 1e-9)):
+    for scale, worthwhile in ((1.0, 0.05), (1000.0, 50.0), (1.0, 1e-9)):
         budget = ft.Budget(epochs=60, worthwhile=worthwhile)
         study = ft.Study(SPACE, max_epochs=6, seed=0, budget=budget, policy=policy)
         with pytest.raises(ft.StudyFinished) as end:
             advance(study, 100, lambda c, e, scale=scale: scale * loss_of(c, e))
         spent[scale, worthwhile] = sum(r.epoch for r in study.runs), end.value.reason
-    assert spent[1.0, 0.02][1].startswith("not worthwhile")
-    assert spent[1.0, 0.02][0] < 60
-    assert spent[1000.0, 20.0][1].startswith("not worthwhile")
+    assert spent[1.0, 0.05][1].startswith("not worthwhile")
+    assert spent[1.0, 0.05][0] < 60
+    assert spent[1000.0, 50.0][1].startswith("not worthwhile")
     assert spent[1.0, 1e-9] == (60, "budget spent: 60 epochs")
 
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from freezethaw.plain import describe, number
-from freezethaw.records import Config, Run, StudyState
+from freezethaw.records import Config, Run, StudyState, best_of
 
 RUNS_SHOWN = 10
 WIDTH, HEIGHT, MAX_POINTS, COLOUR = 120, 26, 60, "#0072B2"  # of a curve; style sheets may override the colour
@@ -21,7 +21,7 @@ def study_html(name: str, state: StudyState) -> str:
     """A study as HTML: its progress, its pending decisions, and its best runs with their curves."""
     runs, sign, direction = state.runs, state.sign, state.definition["direction"]
     trained = [run for run in runs if run.losses]
-    ranked = sorted(trained, key=lambda run: run.best(sign))[:RUNS_SHOWN]
+    ranked = sorted(trained, key=lambda run: best_of(run, sign))[:RUNS_SHOWN]
     parts = [f"<b>study {escape(name)}</b> ({escape(direction)} {escape(state.metric)})", _progress(state)]
     parts += [f"training: run {d.run} to epoch {d.to_epoch}: {escape(d.reason)}" for d in state.pending]
     if state.lowest is not None:

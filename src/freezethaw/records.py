@@ -67,12 +67,6 @@ class Run:
         found = () if self.source is None else tuple(self.source.metrics(self.number)[: self.epoch])
         return found + tuple({} for _ in range(self.epoch - len(found)))
 
-    def best(self, sign: float) -> tuple[float, int, int]:
-        """The lowest loss times the sign (infinite without losses), the number of the run, and the epoch."""
-        lowest = self._lowest if sign > 0 else self._highest
-        epoch = self.losses.index(lowest) + 1 if self.losses else 0
-        return sign * lowest, self.number, epoch
-
     @cached_property
     def _lowest(self) -> float:
         return min(self.losses, default=math.inf)
@@ -92,6 +86,13 @@ class Run:
         """Mean time of an epoch, as far as it was told; zero if it was not."""
         known = [s for s in self.seconds if not math.isnan(s)]
         return sum(known) / len(known) if known else 0.0
+
+
+def best_of(run: Run, sign: float) -> tuple[float, int, int]:
+    """The lowest loss times the sign (infinite without losses), the number of the run, and the epoch."""
+    lowest = run._lowest if sign > 0 else run._highest
+    epoch = run.losses.index(lowest) + 1 if run.losses else 0
+    return sign * lowest, run.number, epoch
 
 
 @dataclass(frozen=True)
@@ -523,7 +524,7 @@ class StudyState:
     def lowest(self) -> tuple[float, int, int] | None:
         """The best measured loss times the sign, its run and its epoch; None if there is no loss."""
         sign = self.sign
-        return min((run.best(sign) for run in self.runs if run.losses), default=None)
+        return min((best_of(run, sign) for run in self.runs if run.losses), default=None)
 
 
 def direction_sign(direction: str) -> float:

@@ -20,7 +20,7 @@ from freezethaw.policy import entropy_search, improvement_rate
 from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
 from freezethaw.policy.costs import cost_factor, survival_probability
 from freezethaw.policy.surprise import flat_so_far
-from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState
+from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState, best_of
 
 Array = NDArray[np.float64]
 Policy = Callable[..., Choice]
@@ -169,7 +169,7 @@ def _new_runs(
 ) -> Candidates:
     """Configurations that may be started."""
     sign = definition.sign
-    ranked = sorted((run for run in state.runs if run.losses), key=lambda run: run.best(sign))
+    ranked = sorted((run for run in state.runs if run.losses), key=lambda run: best_of(run, sign))
     return cache.configurations.new(state.runs, ranked[:CENTRES], definition.repeats, rng)
 
 

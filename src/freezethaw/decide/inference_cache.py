@@ -24,7 +24,7 @@ from freezethaw.model.forecaster import Forecaster
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.model.loss_units import Observations
 from freezethaw.model.sequential import initialise, update
-from freezethaw.records import Decision, Run, StudyState
+from freezethaw.records import Decision, Run, StudyState, best_of
 from freezethaw.space import Space
 
 Array = NDArray[np.float64]
@@ -134,7 +134,7 @@ class InferenceCache:
 
 def select(runs: Sequence[Run], features: Array, sign: float, count: int) -> list[Run]:
     """The most relevant runs: pending ones and the best half, then runs that fill the space."""
-    lowest = np.array([run.best(sign)[0] for run in runs])
+    lowest = np.array([best_of(run, sign)[0] for run in runs])
     pending = np.array([run.state == "pending" for run in runs])
     order = np.lexsort((lowest, ~pending))
     kept = list(order[: count // 2])

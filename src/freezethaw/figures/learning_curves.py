@@ -27,7 +27,7 @@ from freezethaw.figures.style import (
 from freezethaw.losses import Forecast
 from freezethaw.model.predictions import predict
 from freezethaw.plain import percent, title
-from freezethaw.records import Run
+from freezethaw.records import Run, best_of
 from freezethaw.study import StudyReader
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def ranked(study: StudyReader) -> list[Run]:
     """Runs with a loss, best first."""
     sign = study.sign
-    return sorted((run for run in study.runs if run.losses), key=lambda run: run.best(sign))
+    return sorted((run for run in study.runs if run.losses), key=lambda run: best_of(run, sign))
 
 
 @of_study

@@ -26,7 +26,7 @@ from freezethaw.figures.style import (
     of_study,
     thinned,
 )
-from freezethaw.records import Run
+from freezethaw.records import Run, best_of
 from freezethaw.space import Choice, Float, Int, Space
 from freezethaw.study import StudyReader
 
@@ -157,7 +157,7 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
     runs = [order[i] for i in thinned(len(order), most)]
     sign = study.sign
     names = list(study.space.names)
-    lowest = np.array([run.best(sign)[0] for run in runs])
+    lowest = np.array([best_of(run, sign)[0] for run in runs])
     rank = np.linspace(0.0, 1.0, len(runs))
     span = float(lowest.max() - lowest.min()) or 1.0
     heights = np.array([[_height(study.space.parameters[n], run.config, n) for n in names] for run in runs])

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from freezethaw import plain
 from freezethaw.errors import StudyError
 from freezethaw.notebook import curve_svg
-from freezethaw.records import StudyState
+from freezethaw.records import StudyState, best_of
 from freezethaw.server import components, runs_table
 from freezethaw.server.components import choice
 from freezethaw.server.runs_table import RunsTable, Selection
@@ -289,7 +289,7 @@ def _holder(pending: Mapping[str, Any]) -> str:
 
 def _best_runs(now: Snapshot) -> str:
     found, sign, runs = now.found, now.known.sign, now.known.runs
-    ranked = sorted((r for r in runs if r.losses), key=lambda r: r.best(sign))[:BEST_RUNS]
+    ranked = sorted((r for r in runs if r.losses), key=lambda r: best_of(r, sign))[:BEST_RUNS]
     rest = [run for run in runs if not run.losses][: max(BEST_RUNS - len(ranked), 0)]
     if not ranked and not rest:
         return "<p class=soft>None yet.</p>"
