@@ -57,19 +57,22 @@ class Target:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         return self.process
 
+    def children(self) -> list[str]:
+        """Processes that the search has started; none once it has ended."""
+        if self.process is None or self.process.poll() is not None:
+            return []
+        with contextlib.suppress(OSError):
+            pid = self.process.pid
+            return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return []
+
     def workers(self) -> list[int]:
         """Worker processes that have had a loss acknowledged.
 
         Before that they are left alone: three deaths in turn, with no epoch and no checkpoint between, are the run's
         own fault to the runtime, and so they would be here.
         """
-        if self.process is None or self.process.poll() is not None:
-            return []
-        with contextlib.suppress(OSError):
-            pid = self.process.pid
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            return [int(child) for child in children if "recorded" in self._log(child)]
-        return []
+        return [int(child) for child in self.children() if "recorded" in self._log(child)]
 
     def _log(self, process: str) -> str:
         file = self.folder / f"{process}.log"
@@ -170,8 +173,11 @@ def kill_parent(latest: float = 6.0) -> Shoot:
 
 def terminate_driver(study: Target, rng: random.Random) -> bool:
     """SIGTERM to the process that the user started, in the middle of an epoch; then the same command again."""
-    time.sleep(rng.uniform(0.5, 1.5) * float(study.seconds) + rng.uniform(0.0, 2.0))
     assert study.process is not None
+    deadline = time.monotonic() + PATIENCE  # a signal before the search has begun ends Python, not the search
+    while not study.children() and study.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(rng.uniform(0.5, 1.5) * float(study.seconds) + rng.uniform(0.0, 2.0))
     if study.process.poll() is not None:
         return False
     study.process.terminate()
