@@ -62,12 +62,13 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
             around = _compare_near(forecaster, options, near, found.incumbents)
             scored += [(score, around, p, None, int(near.numbers[p])) for p, score in enumerate(around.scores.tolist())]
     best = sorted(scored, key=lambda each: -each[0])[:KEPT]
-    if neglected is not None:
-        within = [each for each in scored if each[3] in options.runs[shallow]]
-        first = max(within, key=lambda each: each[0])
+    deepening = [each for each in scored if each[3] in options.runs[shallow] and np.isfinite(each[0])]
+    if deepening:
+        first = max(deepening, key=lambda each: each[0])
         best = [first, *(each for each in best if each is not first)][:KEPT]
     entries = tuple(group.entry(p, run, candidate) for _, group, p, run, candidate in best)
-    return Choice(entries, tuple(found.incumbents.tolist()), deepens=None if neglected is None else neglected.epochs)
+    deepens = neglected.epochs if neglected is not None and deepening else None
+    return Choice(entries, tuple(found.incumbents.tolist()), deepens=deepens)
 
 
 def _compare_near(forecaster: Forecaster, options: Options, near: Near, incumbents: Array) -> _Comparison:
