@@ -23,7 +23,7 @@ from freezethaw.cli.app import (
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from freezethaw.records import StudyState, best_of
+    from freezethaw.records import StudyState
     from freezethaw.store import Storage
 
 REFRESH_SECONDS = 1.0
@@ -169,6 +169,8 @@ def _screen(study: Storage, known: StudyState) -> Group:
         lines.append(progress_bar(found["epochs"], limit))
     sign = -1.0 if found["direction"] == "maximize" else 1.0
     pending = {entry["run"]: entry for entry in found["pending"]}
+    from freezethaw.records import best_of
+
     ranked = sorted((run for run in known.runs if run.losses), key=lambda run: best_of(run, sign))
     shown = [run for run in ranked if run.number in pending][:RUNS_SHOWN]
     shown += [run for run in ranked if run.number not in pending][: RUNS_SHOWN - len(shown)]
