@@ -155,6 +155,7 @@ def _screen(study: Storage, known: StudyState) -> Group:
     from rich.table import Table
     from rich.text import Text
 
+    from freezethaw.records import best_of
     from freezethaw.runtime.progress import progress_bar
     from freezethaw.study.summary import summary
 
@@ -169,8 +170,6 @@ def _screen(study: Storage, known: StudyState) -> Group:
         lines.append(progress_bar(found["epochs"], limit))
     sign = -1.0 if found["direction"] == "maximize" else 1.0
     pending = {entry["run"]: entry for entry in found["pending"]}
-    from freezethaw.records import best_of
-
     ranked = sorted((run for run in known.runs if run.losses), key=lambda run: best_of(run, sign))
     shown = [run for run in ranked if run.number in pending][:RUNS_SHOWN]
     shown += [run for run in ranked if run.number not in pending][: RUNS_SHOWN - len(shown)]

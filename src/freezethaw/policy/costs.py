@@ -40,9 +40,9 @@ def relative_costs(known: Array, seconds: Array, wanted: Array) -> Array:
 def cost_factor(known: Array, seconds: Array, wanted: Array) -> Array:
     """(C,) what the scores at `wanted` features are divided by: the relative cost to the power COST_POWER.
 
-    Improvement per second stays with cheap configurations long after the best of them are known. The power falls from
-    one to zero as the time is spent in "cost cooling" (Lee et al. 2020). How much is left is seldom known: as much as
-    was spent is assumed.
+    The full cost can keep a search with cheap configurations long after the best of them are known. In "cost cooling"
+    (Lee et al. 2020) the power falls from one to zero as the time is spent. How much is left is seldom known: as much
+    as was spent is assumed.
     """
     return np.asarray(relative_costs(known, seconds, wanted) ** COST_POWER)
 
