@@ -229,15 +229,21 @@ def test_selection_keeps_pending_best_and_fills_space():
     assert set(spread_out(corners, corners[:1], 2)) == {2, 3}
 
 
-def test_dear_configurations_are_left_for_cheap_ones():
-    def starts(seconds_of):
-        study = ft.Study(SPACE, max_epochs=10, seed=6)
-        for _ in range(40):
-            d = study.ask()
-            study.tell(d, loss_of(d.config, d.to_epoch), seconds=seconds_of(d.config))
-        return np.mean([r.config["units"] > 8 for r in study.runs])
+def test_expensive_configurations_are_trained_less():
+    """Measured: 8 % of the epochs instead of 41 %. With given prices no decision depends on the clock."""
 
-    assert starts(lambda c: 100.0 if c["units"] > 8 else 1.0) < starts(lambda c: 1.0)
+    def share(expensive):
+        trained = {True: 0, False: 0}  # epochs of configurations with many units, and of the others
+        for seed in range(4):
+            study = ft.Study(SPACE, max_epochs=10, seed=seed, prices=ft.Prices())
+            for _ in range(40):
+                d = study.ask()
+                many = d.config["units"] > 8
+                study.tell(d, loss_of(d.config, d.to_epoch), seconds=expensive if many else 1.0)
+                trained[many] += d.epochs
+        return trained[True] / sum(trained.values())
+
+    assert share(100.0) < 0.5 * share(1.0)
 
 
 def test_a_decision_uses_one_thread():
@@ -265,7 +271,7 @@ def test_a_study_ends_when_going_on_is_not_worthwhile(policy):
     assert spent[1.0, 1e-9] == (60, "budget spent: 60 epochs")
 
 
-def test_where_going_back_and_forth_is_dear_fewer_decisions_grant_more():
+def test_if_switching_is_expensive_fewer_decisions_grant_more():
     """The same search with prices: fewer changes of run, several epochs at once, and never beyond what is left."""
 
     def search(prices):
@@ -287,9 +293,9 @@ def test_where_going_back_and_forth_is_dear_fewer_decisions_grant_more():
 
     most, changes = search(None)
     assert most == 1
-    most_dear, changes_dear = search(ft.Prices(start=4.0, save=2.0, load=2.0))
-    assert most_dear >= 3
-    assert changes_dear < changes
+    most_expensive, changes_expensive = search(ft.Prices(start=4.0, save=2.0, load=2.0))
+    assert most_expensive >= 3
+    assert changes_expensive < changes
 
 
 def test_prices_that_make_no_sense_are_refused():
@@ -353,14 +359,14 @@ def test_where_the_budget_is_in_epochs_their_seconds_do_not_matter():
             study.tell(d, loss_of(d.config, d.to_epoch), seconds=seconds(d.config))
         return [run.config for run in study.runs]
 
-    def dear(config):
+    def uneven(config):
         return 1.0 + 100.0 * config["decay"]
 
     def even(config):
         return 1.0
 
-    assert started(dear, budget=100) == started(even, budget=100)
-    assert started(dear, budget=ft.Budget(training_hours=100)) != started(even, budget=ft.Budget(training_hours=100))
+    assert started(uneven, budget=100) == started(even, budget=100)
+    assert started(uneven, budget=ft.Budget(training_hours=100)) != started(even, budget=ft.Budget(training_hours=100))
 
 
 def test_a_stored_policy_that_is_gone_is_named(tmp_path):

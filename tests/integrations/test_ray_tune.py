@@ -233,9 +233,13 @@ def tuner_in(folder, tune, trainable):
 class TestRestore:
     pytestmark = on_cluster
 
-    def test_a_driver_is_killed_and_the_same_lines_go_on(self, cluster, trainables, tmp_path):
+    def test_a_driver_is_killed_and_the_same_lines_continue(self, cluster, trainables, tmp_path, monkeypatch):
         from ray import tune
 
+        from freezethaw.integrations.ray_tune import adapter
+
+        uploads, sync_up = [], adapter.ReplacingSyncer.sync_up
+        monkeypatch.setattr(adapter.ReplacingSyncer, "sync_up", lambda *args: uploads.append(args) or sync_up(*args))
         where = os.environ | {"TUNE_GLOBAL_CHECKPOINT_S": "0", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         with subprocess.Popen([sys.executable, "-c", DRIVER, cluster.address, str(tmp_path)], env=where) as driver:
             try:
@@ -248,6 +252,7 @@ class TestRestore:
             known = [run.losses for run in before.runs]
             assert before.pending
         results = tuner_in(tmp_path, tune, trainables.descend).fit()
+        assert uploads, "Tune overwrites its state in place: what a kill leaves of it cannot always be read"
         assert 8 <= sum(map(len, known)) < 16
         with opened(tmp_path) as after:
             assert (after.pending, after.definition.banned) == ((), ())
@@ -492,6 +497,40 @@ def test_only_trials_of_decisions_run_and_those_without_a_future_end(trainables)
     assert scheduler._registry.start("c") is None
     controller = Controller(a="PENDING", b="PAUSED")  # Tune starts those that are pending by itself
     assert scheduler.choose_trial_to_run(controller).trial_id == "b"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_state_that_tune_saves_is_replaced_whole_and_other_files_as_tune_does(trainables, tmp_path):
+    """A driver that is killed while it saves leaves the state before or the one after: `Tuner.restore` reads both."""
+    from pyarrow.fs import LocalFileSystem
+    from ray.train._internal.storage import _FilesystemSyncer
+
+    from freezethaw.integrations.ray_tune.adapter import replace_state_files
+
+    local, remote = tmp_path / "local", tmp_path / "remote"
+    for folder in (local / "trial", remote):
+        folder.mkdir(parents=True)
+    state, other = "experiment_state-2026.json", "trial/result.json"
+    storage = SimpleNamespace(syncer=_FilesystemSyncer(LocalFileSystem()), storage_filesystem=LocalFileSystem())
+    controller = SimpleNamespace(_checkpoint_manager=SimpleNamespace(_storage=storage))
+    for _ in range(2):
+        replace_state_files(SimpleNamespace(_tune_controller=controller))
+    assert isinstance(storage.syncer, _FilesystemSyncer), "that of the trials"
+    syncer = controller._checkpoint_manager._storage.syncer
+    assert isinstance(syncer._syncer, _FilesystemSyncer)
+    kept = []
+    for text in ("one", "two"):
+        for name in (state, other):
+            (local / name).write_text(text)
+        syncer.sync_up(str(local), str(remote))
+        assert (remote / state).read_text() == text
+        syncer.wait()
+        assert (remote / other).read_text() == text
+        kept.append((remote / state).open())
+    assert [file.read() for file in kept] == ["one", "two"], "overwritten in place"
+    for file in kept:
+        file.close()
+    assert sorted(path.name for path in remote.iterdir()) == [state, "trial"]
 
 
 def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatch):

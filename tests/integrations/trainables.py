@@ -18,11 +18,8 @@ def train(weight, config, epoch):
     with Path(config["log"]).open("a") as log:
         log.write(f"{config['rate']} {epoch} {get_runtime_context().get_node_id()}\n")
     time.sleep(config.get("seconds", 0))
-    end = time.monotonic() + 60
     while config.get("together") and len(Path(config["log"]).read_text().splitlines()) < 2:
-        if time.monotonic() > end:
-            raise TimeoutError("nobody else trains")
-        time.sleep(0.05)
+        time.sleep(0.05)  # for as long as the other actor takes to start
     if epoch == 2:
         misfortune(config)
     return float("nan") if epoch == 2 and config["rate"] == DIVERGES else weight * (1 - config["rate"])

@@ -105,7 +105,7 @@ def test_the_same_losses_with_and_without(tmp_path):
 @pytest.mark.parametrize("in_memory", [0, 1, 3])
 def test_every_curve_of_a_search_is_that_of_an_uninterrupted_training(url, tmp_path, in_memory):
     kept = ft.Checkpoints(tmp_path / "kept", in_memory=in_memory)
-    result = ft.tune(Walk, SPACE, 6, 25, store=url, checkpoints=kept, seed=3)
+    result = ft.tune(Walk, SPACE, 6, 25, store=url, checkpoints=kept, seed=3, prices=ft.Prices())  # repeats exactly
     assert (Walk.built < result.epochs) or not in_memory
     seeds = session_of(Study(SPACE, 6, seed=3)).training_seed
     for run in result.runs:

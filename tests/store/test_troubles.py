@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -97,8 +98,10 @@ def test_a_locked_file_is_named_after_the_wait(tmp_path):
     Store(url).create_or_open("study", _definition())
     blocker = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
+    drawn = random.getstate()
     with pytest.raises(StoreError, match=r"is locked by another process and stayed so for 0\.3 s"):
         Store(url, wait=0.3).create_or_open("study", _definition())
+    assert random.getstate() == drawn, "a training that draws from it would depend on who else writes"
     blocker.execute("COMMIT")
     blocker.close()
     Store(url, wait=0.3).create_or_open("study", _definition())

@@ -38,6 +38,7 @@ T = TypeVar("T")
 READING = "freezethaw_reading"
 IDLE_SECONDS = 1.0  # after which a connection to a server is looked at before it is used
 FIRST_PAUSE, LONGEST_PAUSE, SHORTEST_PAUSE = 0.005, 0.2, 0.01  # seconds between two attempts to take the write lock
+_PAUSES = random.SystemRandom()  # the generator of `random` itself belongs to the training
 CREATING = 0x66726565_7A65  # "freeze"
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0  # seconds until a transaction is repeated whose connection was lost
 WRITERS = "freezethaw_writers"
@@ -435,7 +436,7 @@ def begin_fairly(cursor: Any, wait: float) -> None:
                 if "locked" not in str(error) or waited > wait:
                     raise
             longest = max(SHORTEST_PAUSE, min(2 * longest, LONGEST_PAUSE / (1.0 + waited)))
-            time.sleep(random.uniform(0.0, longest))  # noqa: S311 - no secret
+            time.sleep(_PAUSES.uniform(0.0, longest))
     finally:
         cursor.execute(f"PRAGMA busy_timeout={int(1000 * wait)}")
 

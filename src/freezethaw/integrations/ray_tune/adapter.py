@@ -5,8 +5,10 @@ Both delegate to the trial registry. Only this module imports Ray Tune.
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from freezethaw.integrations.ray_tune.trial_registry import Action, TrialRegistr
 from freezethaw.records import Outcome
 
 with extra("ray-tune"):
+    from pyarrow import fs as filesystems
     from ray import cloudpickle
     from ray.exceptions import RayActorError
     from ray.tune import Trainable, TuneConfig
@@ -102,8 +105,9 @@ class StudyScheduler(TrialScheduler):
             )
         return True
 
-    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:  # noqa: ARG002 - Tune's signature
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         """Raise before training if the trainable class cannot save checkpoints."""
+        replace_state_files(tune_controller)
         if getattr(trial.get_trainable_cls(), "save_checkpoint", None) is Trainable.save_checkpoint:
             raise StudyError(
                 f"{trial.trainable_name} has no save_checkpoint, so its runs cannot be frozen; implement "
@@ -120,7 +124,10 @@ class StudyScheduler(TrialScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Choose a trial with an open decision; stop trials that will never be resumed, pause all others."""
         if 0 < tune_controller.search_alg.total_samples < sys.maxsize:  # 0 after a kill while Tune wrote its state
-            raise StudyError("num_samples must be -1: the study decides how many runs to start and when to stop")
+            raise StudyError(
+                "num_samples must be -1: the study decides how many runs to start and when to stop. If this is after "
+                "Tuner.restore, Tune could not read its own state and began again; its log above says why"
+            )
         for trial in [t for t in tune_controller.get_trials() if not self._registry.assigned(t.trial_id)]:
             if trial.status == Trial.PENDING:  # Tune would train it: after a restore or a retry
                 tune_controller._set_trial_status(trial, Trial.PAUSED)
@@ -157,6 +164,50 @@ class StudyScheduler(TrialScheduler):
     def debug_string(self) -> str:
         """The line that Tune prints."""
         return f"Freeze-thaw decisions of study {self._registry.study.name!r}"
+
+
+class ReplacingSyncer:
+    """Uploads Tune's files as `syncer` does, but replaces each state file at once.
+
+    Tune overwrites them in place, in a thread, while it may be writing its next state. If the driver is killed
+    meanwhile, the file that is left cannot be read, and `Tuner.restore` silently begins again without any trial.
+    """
+
+    STATE_FILES = (
+        "experiment_state-*.json",
+        "search_gen_state-*.json",
+        "searcher-state-*.pkl",
+        "callback-states-*.pkl",
+    )
+
+    def __init__(self, syncer: Any, filesystem: Any) -> None:
+        self._syncer, self._filesystem = syncer, filesystem
+
+    def sync_up(self, local_dir: str, remote_dir: str, exclude: list[str] | None = None) -> bool:
+        """Begin to upload a folder, unless the last upload still runs; its state files are uploaded on return.
+
+        First the trials, then the runs of the searcher: a trial without a run is stopped, but a run would wait for a
+        trial that does not exist.
+        """
+        launched: bool = self._syncer.sync_up(local_dir, remote_dir, [*(exclude or ()), *self.STATE_FILES])
+        for file in (file for files in self.STATE_FILES for file in sorted(Path(local_dir).glob(files)) if launched):
+            partial = f"{remote_dir}/.{file.name}.partial"
+            filesystems.copy_files(str(file), partial, destination_filesystem=self._filesystem)
+            self._filesystem.move(partial, f"{remote_dir}/{file.name}")
+        return launched
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._syncer, name)
+
+
+def replace_state_files(tune_controller: Any) -> None:
+    """Make a controller of Tune replace its state files instead of overwriting them."""
+    with suppress(AttributeError):  # another version of Ray: Tune's own way
+        manager = tune_controller._tune_controller._checkpoint_manager  # within the wrapper that schedulers see
+        if not isinstance(manager._storage.syncer, ReplacingSyncer):
+            storage = copy.copy(manager._storage)  # trials share the other one with their actors
+            storage.syncer = ReplacingSyncer(storage.syncer, storage.storage_filesystem)
+            manager._storage = storage
 
 
 def _reported(registry: TrialRegistry, result: dict[str, Any]) -> tuple[int, object, float]:
