@@ -187,6 +187,14 @@ class TestOnTheCluster:
             tuned(trainables.Forgetful, study_of(*RATES))
         assert trained(tmp_path / "log") == []
 
+    def test_a_trial_whose_actor_cannot_be_reused_has_failed(self, tuned, trainables):
+        """A class without `reset_config`: Tune ends the trial and tells neither the searcher nor the scheduler."""
+        study = study_of(*RATES[:2], max_epochs=3)
+        results, log = tuned(trainables.Descend, study, reuse_actors=True)
+        assert results.num_errors == sum(run.state == "failed" for run in study.runs) > 0
+        assert len(log) == sum(run.epoch for run in study.runs)
+        assert study.pending == ()
+
     def test_a_trainable_that_always_fails_ends_the_search(self, tuned):
         def hopeless(config):
             raise RuntimeError("nothing works")
@@ -465,7 +473,8 @@ class Controller:
     search_alg = SimpleNamespace(total_samples=sys.maxsize)
 
     def __init__(self, **statuses):
-        self.trials = [SimpleNamespace(trial_id=t, status=s, checkpoint=object()) for t, s in statuses.items()]
+        rest = {"checkpoint": object(), "pickled_error_file": None}
+        self.trials = [SimpleNamespace(trial_id=t, status=s, **rest) for t, s in statuses.items()]
 
     def get_trials(self):
         return self.trials
@@ -531,6 +540,15 @@ def test_the_state_that_tune_saves_is_replaced_whole_and_other_files_as_tune_doe
     for file in kept:
         file.close()
     assert sorted(path.name for path in remote.iterdir()) == [state, "trial"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trial_that_ended_with_an_error_keeps_no_decision(trainables):
+    study = study_of(0.1, 0.2)
+    scheduler = ft.ray_tune_config(study).scheduler
+    scheduler._registry.start("a")
+    assert scheduler.choose_trial_to_run(Controller(a="ERROR")) is None
+    assert study.runs[0].state == "failed"
 
 
 def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatch):

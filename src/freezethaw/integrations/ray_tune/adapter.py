@@ -128,6 +128,9 @@ class StudyScheduler(TrialScheduler):
                 "num_samples must be -1: the study decides how many runs to start and when to stop. If this is after "
                 "Tuner.restore, Tune could not read its own state and began again; its log above says why"
             )
+        for trial in tune_controller.get_trials():
+            if trial.status == Trial.ERROR and self._registry.assigned(trial.trial_id):
+                self._registry.fail(trial.trial_id, _outcome(trial))  # Tune is silent if an actor cannot be reused
         for trial in [t for t in tune_controller.get_trials() if not self._registry.assigned(t.trial_id)]:
             if trial.status == Trial.PENDING:  # Tune would train it: after a restore or a retry
                 tune_controller._set_trial_status(trial, Trial.PAUSED)
