@@ -334,8 +334,7 @@ def draw(rows: list[dict[str, Any]], file: Path) -> None:
     """The mean of the lowest losses against seconds, one panel for each problem."""
     from plotly.subplots import make_subplots
 
-    from freezethaw.figures.image import write_png
-    from freezethaw.figures.style import COLOURS
+    from freezethaw.figures.style import COLOURS, write_png
 
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))

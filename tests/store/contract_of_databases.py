@@ -16,7 +16,7 @@ import pytest
 
 from freezethaw.errors import StoreError, StudyError
 from freezethaw.store import Store, Watcher, leases
-from freezethaw.store.processes import Process
+from freezethaw.store.storage import Process
 from tests.store.small_study import CONFIG, add_run, decide, definition, opened, report, take_over, tickets
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freezethaw.errors import StoreError
-from freezethaw.store import documents, sampler_states
+from freezethaw.store import documents, rows
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.just("$number")
 NAMES = st.text() | st.sampled_from(["$number", "$dict"])
@@ -25,16 +25,16 @@ def test_what_is_written_is_read(value):
 @given(PLAIN, PLAIN)
 def test_a_difference_leads_from_one_to_the_other(old, new):
     before = repr(old)
-    changes = documents.load(documents.dump(sampler_states.difference(old, new)))
-    assert repr(sampler_states.apply(old, changes)) == repr(new)
+    changes = documents.load(documents.dump(rows.difference(old, new)))
+    assert repr(rows.apply(old, changes)) == repr(new)
     assert repr(old) == before
-    assert sampler_states.difference(new, new) == []
+    assert rows.difference(new, new) == []
 
 
 def test_a_difference_is_small():
     old = {"samples": [{"a": float(i), "b": 0.5} for i in range(10)], "anchor": [0.1] * 100}
     new = {**old, "samples": [*old["samples"][:3], {"a": 9.0, "b": 0.5}, *old["samples"][4:]]}
-    assert sampler_states.difference(old, new) == [[["samples", 3, "a"], 9.0]]
+    assert rows.difference(old, new) == [[["samples", 3, "a"], 9.0]]
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3.0}}, b"bytes", [complex(1, 2)]])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from freezethaw.store import Process, processes
-from freezethaw.store.processes import _started
+from freezethaw.store import Process, storage
+from freezethaw.store.storage import _started
 
 
 @pytest.fixture(params=["this system", "macOS"])
@@ -20,8 +20,8 @@ def system(request, monkeypatch):
     if request.param == "macOS":
         if not Path("/bin/ps").exists():
             pytest.skip("there is no /bin/ps here")
-        monkeypatch.setattr(processes, "_boot", lambda: "one boot")
-        monkeypatch.setattr(processes.sys, "platform", "darwin")
+        monkeypatch.setattr(storage, "_boot", lambda: "one boot")
+        monkeypatch.setattr(storage.sys, "platform", "darwin")
     return request.param
 
 
@@ -66,7 +66,7 @@ def test_where_the_system_does_not_say_which_boot_this_is_nobody_is_called_dead(
 
 def test_on_macos_the_boot_is_asked_of_sysctl(monkeypatch):
     asked = []
-    monkeypatch.setattr(processes.sys, "platform", "darwin")
-    monkeypatch.setattr(processes, "_output", lambda *command: asked.append(command) or "A-B-C")
-    assert processes._boot() == "A-B-C"
+    monkeypatch.setattr(storage.sys, "platform", "darwin")
+    monkeypatch.setattr(storage, "_output", lambda *command: asked.append(command) or "A-B-C")
+    assert storage._boot() == "A-B-C"
     assert asked == [("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from freezethaw.figures.history import basket, best_loss, comparison, study_progression, time_spent, timeline
-from freezethaw.figures.image import BROWSERS, write_png
 from freezethaw.figures.learning_curves import curves, forecast_calibration, p_min, run_asymptotes
 from freezethaw.figures.model import (
     OUTER_MARGIN,
@@ -25,7 +24,7 @@ from freezethaw.figures.model import (
 )
 from freezethaw.figures.parameters import importance, parallel_coordinates, parameter_map, slices
 from freezethaw.figures.replay import replay
-from freezethaw.figures.style import COLOURS
+from freezethaw.figures.style import BROWSERS, COLOURS, write_png
 
 # the figures on the page and in the report of a study, in this order
 STUDY_FIGURES: dict[str, Callable[..., Any]] = {

@@ -2,10 +2,9 @@
 
 from freezethaw.integrations.curves import Curve, read_table
 from freezethaw.integrations.from_curves import add_curves, forecast, infer_space, study_from_curves
-from freezethaw.integrations.mlflow import MLflowLog
 from freezethaw.integrations.optuna import export_optuna, import_optuna, read_optuna
 from freezethaw.integrations.tensorboard import TensorBoardLog, read_tensorboard
-from freezethaw.integrations.wandb import WandbLog
+from freezethaw.integrations.trackers import MLflowLog, WandbLog
 
 __all__ = [
     "Curve",

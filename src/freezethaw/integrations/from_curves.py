@@ -13,7 +13,7 @@ from freezethaw.losses import Forecast
 from freezethaw.records import Run
 from freezethaw.space import Choice, Float, Space
 from freezethaw.study import Study, session_of
-from freezethaw.study.parse_losses import parse_losses
+from freezethaw.study.study import parse_losses
 
 LOG_SPAN = 100.0  # a positive parameter with a larger ratio of maximum to minimum gets a log scale
 

@@ -16,7 +16,7 @@ from freezethaw.server.runs_table import RunsTable, Selection
 from freezethaw.server.views import NotFound, StoreView
 from freezethaw.space import Space
 from freezethaw.study import Study
-from freezethaw.study.parse_losses import parse_losses
+from freezethaw.study.study import parse_losses
 from freezethaw.study.summary import STATES, decision_as_dict
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

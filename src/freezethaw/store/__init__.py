@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freezethaw.store.memory import MemoryStorage
-from freezethaw.store.processes import Process
-from freezethaw.store.storage import LEASE_SECONDS, Definition, Heartbeat, LeaseState, Storage, Watcher
+from freezethaw.store.storage import LEASE_SECONDS, Definition, Heartbeat, LeaseState, Process, Storage, Watcher
 
 if TYPE_CHECKING:
     from freezethaw.store.store import Store

@@ -20,8 +20,7 @@ from freezethaw.errors import StudyError
 from freezethaw.records import Lease
 from freezethaw.store import rows, rules
 from freezethaw.store.database import Database
-from freezethaw.store.processes import Process
-from freezethaw.store.storage import DECIDING, LeaseState, Watcher
+from freezethaw.store.storage import DECIDING, LeaseState, Process, Watcher
 from freezethaw.store.tables import leases, queue
 
 PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often

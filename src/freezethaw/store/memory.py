@@ -36,8 +36,7 @@ from freezethaw.records import (
     closed_state,
 )
 from freezethaw.store import documents, rules
-from freezethaw.store.processes import Process
-from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
+from freezethaw.store.storage import DECIDING, Definition, LeaseState, Process, Watcher
 
 KEPT = 1000  # decisions whose baskets and samples are remembered
 NOBODY = Process("", "", 0, "")

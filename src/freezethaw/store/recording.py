@@ -26,8 +26,8 @@ from freezethaw.records import (
     closed_state,
 )
 from freezethaw.store import documents, leases, rows, rules
-from freezethaw.store.processes import Process
 from freezethaw.store.rows import Head
+from freezethaw.store.storage import Process
 from freezethaw.store.tables import decisions, epochs, runs
 
 # The run of a pending decision: only the holder of its lease, which is checked and locked before, can change it.

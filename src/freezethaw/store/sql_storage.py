@@ -32,13 +32,11 @@ from freezethaw.store import (
     recording,
     rows,
     rules,
-    sampler_states,
     study_rows,
 )
 from freezethaw.store.database import Database
-from freezethaw.store.processes import Process
 from freezethaw.store.rows import Head
-from freezethaw.store.storage import DECIDING, Definition, LeaseState, Watcher
+from freezethaw.store.storage import DECIDING, Definition, LeaseState, Process, Watcher
 
 T = TypeVar("T")
 
@@ -49,7 +47,7 @@ class SqlStorage:
     def __init__(self, database: Database, name: str, number: int, uid: str) -> None:
         self._database, self._study = database, number
         self.name, self.uid, self.shared = name, uid, True
-        self._written = sampler_states.Written()
+        self._written = rows.WrittenSamples()
 
     def __repr__(self) -> str:
         return f"SqlStorage({self.name!r} in {self._database.shown!r})"
@@ -97,7 +95,7 @@ class SqlStorage:
 
     def samples(self, before: int | None = None) -> Any:
         """The newest samples, or those that decision `before` started from; None if there are none."""
-        return self._database.read(lambda connection: sampler_states.read(connection, self._study, before))
+        return self._database.read(lambda connection: rows.read_samples(connection, self._study, before))
 
     def metrics(self, run: int) -> tuple[Mapping[str, Any], ...]:
         """Other metrics of a run, one dict for each epoch."""
@@ -206,7 +204,7 @@ class SqlStorage:
             base = None
             if samples is not None:
                 base, text = self._written.row(head.decisions, samples)
-                sampler_states.write(connection, self._study, head.decisions, base, text)
+                rows.write_samples(connection, self._study, head.decisions, base, text)
             if not keep_lease:
                 leases.release(connection, self._study, decision_lease)
             return decision, lease, base

@@ -16,10 +16,15 @@ A `Heartbeat` sends the heartbeats of the leases that this process holds; a `Wat
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from freezethaw.errors import LeaseLost, StoreError
@@ -37,111 +42,13 @@ from freezethaw.records import (
     Report,
     StudyState,
 )
-from freezethaw.store.processes import Process
+from freezethaw.store.documents import printable
 
 Definition = Mapping[str, Any]
 LEASE_SECONDS = 60.0
 BEATS = 4  # per lease time: three may be late or fail before another process may take the lease over
 DECIDING = 0  # stands for the run in the decision lease; runs count from 1
 DROP_REASONS = ("replaced", "evicted", "damaged")  # why a checkpoint no longer exists
-
-
-@dataclass(frozen=True)
-class LeaseState:
-    """A lease as other processes see it."""
-
-    run: int
-    token: int
-    beat: int
-    held: bool
-    decision: int
-    holder: Process
-
-    def __str__(self) -> str:
-        return "the decision lease" if self.run == DECIDING else f"the lease of run {self.run}"
-
-
-class Watcher:
-    """One process's own observations of heartbeat counters. No wall clock is compared."""
-
-    def __init__(
-        self,
-        seconds: float = LEASE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        here: Process | None = None,
-    ) -> None:
-        self.seconds = seconds
-        self._clock = clock
-        self.here = here or Process.current()
-        self._seen: dict[Hashable, tuple[int, int, float]] = {}  # token, beat, when first seen so
-
-    def may_take(self, study: Hashable, lease: LeaseState) -> bool:
-        """Whether the lease is free, its holder is dead, or its counter has not changed for the lease time."""
-        if not lease.held or lease.holder.is_dead(self.here):
-            return True
-        now, key = self._clock(), (study, lease.run)
-        token, beat, since = self._seen.get(key, (-1, -1, now))
-        if (token, beat) != (lease.token, lease.beat):
-            self._seen[key] = lease.token, lease.beat, now
-            return False
-        return now - since >= self.seconds
-
-
-class Heartbeat:
-    """A thread that sends heartbeats for leases while their holder trains or decides.
-
-    `lost` has those that another process took over: stop training those runs.
-    """
-
-    def __init__(self, beat: Callable[[Lease], None], *leases: Lease, seconds: float = LEASE_SECONDS) -> None:
-        self._beat, self._pause = beat, seconds / BEATS
-        self._held, self._lost = set(leases), set[Lease]()
-        self._lock, self._leave = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="freezethaw-heartbeat", daemon=True)
-        self.trouble: StoreError | None = None  # of the last beat, if it failed
-
-    def __enter__(self) -> Heartbeat:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leave.set()
-        self._thread.join()
-
-    @property
-    def lost(self) -> frozenset[Lease]:
-        """Leases that others have taken over."""
-        with self._lock:
-            return frozenset(self._lost)
-
-    def add(self, lease: Lease) -> None:
-        """Beat for this one too."""
-        with self._lock:
-            self._held.add(lease)
-
-    def remove(self, lease: Lease) -> None:
-        """Beat no more for a lease; do so before it is given back."""
-        with self._lock:
-            self._held.discard(lease)
-
-    def _go_on(self) -> None:
-        while not self._leave.wait(self._pause):
-            with self._lock:
-                held = sorted(self._held, key=lambda lease: lease.run)
-            for lease in held:
-                self._beat_for(lease)
-
-    def _beat_for(self, lease: Lease) -> None:
-        try:
-            self._beat(lease)
-            self.trouble = None
-        except LeaseLost:
-            with self._lock:
-                if lease in self._held and not self._leave.is_set():  # else its holder gave it back meanwhile
-                    self._lost.add(lease)
-                self._held.discard(lease)
-        except StoreError as error:
-            self.trouble = error  # a server that is away for a moment: the next beat may get through
 
 
 class Storage(Protocol):
@@ -298,3 +205,162 @@ class Storage(Protocol):
         once: bool = False,
     ) -> None:
         """Record an event; `once`: unless the newest one of its kind has the same details."""
+
+
+# Leases, as other processes see them.
+
+
+@dataclass(frozen=True)
+class LeaseState:
+    """A lease as other processes see it."""
+
+    run: int
+    token: int
+    beat: int
+    held: bool
+    decision: int
+    holder: Process
+
+    def __str__(self) -> str:
+        return "the decision lease" if self.run == DECIDING else f"the lease of run {self.run}"
+
+
+class Watcher:
+    """One process's own observations of heartbeat counters. No wall clock is compared."""
+
+    def __init__(
+        self,
+        seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        here: Process | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self.here = here or Process.current()
+        self._seen: dict[Hashable, tuple[int, int, float]] = {}  # token, beat, when first seen so
+
+    def may_take(self, study: Hashable, lease: LeaseState) -> bool:
+        """Whether the lease is free, its holder is dead, or its counter has not changed for the lease time."""
+        if not lease.held or lease.holder.is_dead(self.here):
+            return True
+        now, key = self._clock(), (study, lease.run)
+        token, beat, since = self._seen.get(key, (-1, -1, now))
+        if (token, beat) != (lease.token, lease.beat):
+            self._seen[key] = lease.token, lease.beat, now
+            return False
+        return now - since >= self.seconds
+
+
+class Heartbeat:
+    """A thread that sends heartbeats for leases while their holder trains or decides.
+
+    `lost` has those that another process took over: stop training those runs.
+    """
+
+    def __init__(self, beat: Callable[[Lease], None], *leases: Lease, seconds: float = LEASE_SECONDS) -> None:
+        self._beat, self._pause = beat, seconds / BEATS
+        self._held, self._lost = set(leases), set[Lease]()
+        self._lock, self._leave = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="freezethaw-heartbeat", daemon=True)
+        self.trouble: StoreError | None = None  # of the last beat, if it failed
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave.set()
+        self._thread.join()
+
+    @property
+    def lost(self) -> frozenset[Lease]:
+        """Leases that others have taken over."""
+        with self._lock:
+            return frozenset(self._lost)
+
+    def add(self, lease: Lease) -> None:
+        """Beat for this one too."""
+        with self._lock:
+            self._held.add(lease)
+
+    def remove(self, lease: Lease) -> None:
+        """Beat no more for a lease; do so before it is given back."""
+        with self._lock:
+            self._held.discard(lease)
+
+    def _go_on(self) -> None:
+        while not self._leave.wait(self._pause):
+            with self._lock:
+                held = sorted(self._held, key=lambda lease: lease.run)
+            for lease in held:
+                self._beat_for(lease)
+
+    def _beat_for(self, lease: Lease) -> None:
+        try:
+            self._beat(lease)
+            self.trouble = None
+        except LeaseLost:
+            with self._lock:
+                if lease in self._held and not self._leave.is_set():  # else its holder gave it back meanwhile
+                    self._lost.add(lease)
+                self._held.discard(lease)
+        except StoreError as error:
+            self.trouble = error  # a server that is away for a moment: the next beat may get through
+
+
+# Which process holds a lease, and whether it is surely dead.
+#
+# Only a process of the same boot and the same process namespace can be looked up by its number; two containers of one
+# machine share the boot but not the numbers. The start time tells a process from a later one with a recycled number.
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process anywhere. `boot` is unique to a boot and its process namespace; empty where unknown."""
+
+    host: str
+    boot: str
+    pid: int
+    started: str  # as the system counts it; only compared with itself
+
+    @classmethod
+    def current(cls) -> Process:
+        """The one that asks."""
+        pid = os.getpid()
+        return cls(printable(socket.gethostname()), _boot(), pid, _started(pid) or "")
+
+    def is_dead(self, here: Process) -> bool:
+        """Whether it has surely ended, as far as `here` can tell; False where it cannot."""
+        if not self.boot or self.boot != here.boot or not self.started:
+            return False
+        return _started(self.pid) != self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def _boot() -> str:
+    try:
+        if sys.platform == "darwin":
+            return _output("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str | None:
+    """When a process started; None where there is none that still runs."""
+    if sys.platform == "darwin":
+        state, _, started = _output("/bin/ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)).partition(" ")
+        return None if state[:1] in ("", "Z") else started.strip()
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before may hold blanks and brackets
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - ours

@@ -11,9 +11,8 @@ from freezethaw.errors import StudyError
 from freezethaw.records import Lease, StudyInfo, StudyState
 from freezethaw.store import documents, leases, rows, rules, study_rows
 from freezethaw.store.database import Database
-from freezethaw.store.processes import Process
 from freezethaw.store.sql_storage import SqlStorage
-from freezethaw.store.storage import Definition
+from freezethaw.store.storage import Definition, Process
 from freezethaw.store.tables import definitions, prepare, runs
 from freezethaw.store.tables import studies as study_table
 

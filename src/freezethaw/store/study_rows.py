@@ -11,10 +11,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Decision, Lease, Report, Run, StudyState, check_finite
-from freezethaw.store import documents, leases, loading, recording, rows, rules, sampler_states
-from freezethaw.store.processes import Process
+from freezethaw.store import documents, leases, loading, recording, rows, rules
 from freezethaw.store.rows import Head
-from freezethaw.store.storage import Definition
+from freezethaw.store.storage import Definition, Process
 from freezethaw.store.tables import definitions, runs, studies
 
 SAVED = "saved from memory: earlier decisions of this run are not recorded here"
@@ -88,7 +87,7 @@ def write_all(connection: Connection, head: Head, state: StudyState, samples: An
     for request in state.requests:
         rows.add_request(connection, head, request)
     if samples is not None and head.decisions:
-        sampler_states.write(connection, head.study, head.decisions, None, documents.dump(samples))
+        rows.write_samples(connection, head.study, head.decisions, None, documents.dump(samples))
     return granted
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from freezethaw.errors import TrainingError
-from freezethaw.trainers.class_trainer import RESERVED
+from freezethaw.trainers.protocol import RESERVED
 
 EXIT_SECONDS = 20.0  # for the exit after the output has ended, if epochs are limited
 GRACE_SHARE = 0.8  # of the grace period until SIGKILL: the rest is for saving what the command left

@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from freezethaw.errors import TrainingError
-from freezethaw.trainers.class_trainer import function_of
-from freezethaw.trainers.protocol import TrainingRun
+from freezethaw.trainers.protocol import TrainingRun, function_of
 
 EXAMPLES = "'train.py:train' or 'package.module:train'"
 DEFAULT = "train"
