@@ -15,7 +15,7 @@ from typing import Any, Literal
 from freezethaw.decide.definition import Bounds
 from freezethaw.errors import Interrupted, StudyError
 from freezethaw.records import Best, Budget, Checkpoints, Config, Prices, Result, Run
-from freezethaw.runtime.callbacks import Announcements, Callback, Callbacks
+from freezethaw.runtime.callbacks import Callback, observed
 from freezethaw.runtime.local import LocalEngine, work_inline
 from freezethaw.runtime.ray import RayEngine, RayWorkers
 from freezethaw.runtime.serialization import check_training
@@ -119,7 +119,7 @@ def tune(
             if kept.folder is not None or store is None:
                 session.set_checkpoint_folder(str(kept.folder or temporary))
             folder = session.checkpoint_folder
-            with _observed(session, callbacks, progress) as (update, ended):
+            with observed(session, callbacks, progress) as (update, ended):
                 check_training(session.storage, function)
                 spec = WorkerSpec(url or "", name, folder, kept, limit, grace)
                 with _explained(session):
@@ -239,43 +239,6 @@ def _why_no_best(session: StudySession, runs: Sequence[Run], reason: str) -> str
     return f"there is no best: no run has a finite {metric} ({states})" + (
         f"; the first failure: {first}" if first else ""
     )
-
-
-@contextmanager
-def _observed(
-    session: StudySession, callbacks: Sequence[Callback], progress: bool | None
-) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
-    """Functions to call again and again, and once with why it ended: for the display and the user's callbacks."""
-    called, announced = Callbacks(session, callbacks), Announcements(session)
-    with _displayed(session, progress) as display, called.until_the_end() as ended:
-
-        def update() -> None:
-            display()
-            called.update()
-            announced.update()
-
-        yield update, ended
-        announced.update(always=True)
-
-
-@contextmanager
-def _displayed(session: StudySession, wanted: bool | None) -> Iterator[Callable[[], None]]:
-    """A function that updates the progress display."""
-    if not (_is_interactive() if wanted is None else wanted):
-        yield lambda: None
-        return
-    from freezethaw.runtime.progress import Progress  # the terminal library is imported only if it is used
-
-    display = Progress()
-    with display:
-        display.update(session, always=True)  # what was trained before is not printed again
-        yield lambda: display.update(session)
-        display.update(session, always=True)
-
-
-def _is_interactive() -> bool:
-    """Whether this is a terminal or a notebook."""
-    return sys.stdout.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager

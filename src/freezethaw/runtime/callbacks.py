@@ -1,4 +1,4 @@
-"""Tell the user what happens in a study, in whichever process: callbacks, and events on standard error.
+"""Tell the user what happens in a study, in whichever process: callbacks, events on standard error, and the display.
 
 All of it is read from storage.
 """
@@ -133,3 +133,43 @@ class Announcements:
             self._seen = event.number
             if event.kind in ANNOUNCED:
                 sys.stderr.write(f"freezethaw: {event.text}\n")
+
+
+@contextmanager
+def observed(
+    session: StudySession, callbacks: Sequence[Callback], progress: bool | None
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Functions to call again and again, and once with why the study ended: all of this for `tune`.
+
+    `progress`: whether to show a display; None: on a terminal and in a notebook.
+    """
+    called, announced = Callbacks(session, callbacks), Announcements(session)
+    with _displayed(session, progress) as display, called.until_the_end() as ended:
+
+        def update() -> None:
+            display()
+            called.update()
+            announced.update()
+
+        yield update, ended
+        announced.update(always=True)
+
+
+@contextmanager
+def _displayed(session: StudySession, wanted: bool | None) -> Iterator[Callable[[], None]]:
+    """A function that updates the progress display."""
+    if not (_is_interactive() if wanted is None else wanted):
+        yield lambda: None
+        return
+    from freezethaw.runtime.progress import Progress  # the terminal library is imported only if it is used
+
+    display = Progress()
+    with display:
+        display.update(session, always=True)  # what was trained before is not printed again
+        yield lambda: display.update(session)
+        display.update(session, always=True)
+
+
+def _is_interactive() -> bool:
+    """Whether this is a terminal or a notebook."""
+    return sys.stdout.isatty() or "ipykernel" in sys.modules
