@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals clock store faults fire ray workers crowd paper figures fuzz clean
+.PHONY: help demo test coverage docs lint types layers check bench forecast latency regret rivals clock store faults kills ray workers crowd paper figures fuzz clean
 
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,7 +97,7 @@ store: $(VENV)/.dev  ## benchmark: commits per second of many processes, against
 faults: $(VENV)/.dev  ## benchmark: workers killed, stopped and misled, at full counts
 	$(BIN)/python -m benchmarks.faults $(ARGS)
 
-fire: $(VENV)/.dev  ## benchmark: a real tune with its processes killed, and what the runtime costs
+kills: $(VENV)/.dev  ## benchmark: a real tune with its processes killed, and what the runtime costs
 	$(BIN)/python -m benchmarks.faults.runtime $(ARGS)
 
 ray: $(VENV)/.dev  ## benchmark: the Ray engine with actors, a node and the driver killed, and what it costs
@@ -109,7 +109,7 @@ workers: $(VENV)/.dev  ## benchmark: what a second worker brings
 crowd: $(VENV)/.dev  ## benchmark: 64 simulated workers on a large study
 	$(BIN)/python -m benchmarks.crowd $(ARGS)
 
-bench: forecast latency regret clock store faults fire ray workers crowd  ## all benchmarks; with RIVALS=1 rivals too
+bench: forecast latency regret clock store faults kills ray workers crowd  ## all benchmarks; with RIVALS=1 rivals too
 
 # resumable, study by study; ARGS="--problem pmf" is one problem, ARGS="--processes 16" takes more cores
 paper: $(VENV)/.dev  ## the paper's experiments, figures and findings; QUICK=1: a small version in minutes

@@ -294,7 +294,7 @@ def faults_table() -> str:
     for key, name in names.items():
         one = found[key]
         again = f"{one['trained_again']} | {one['allowed_again']} | {one['replayed']} of {one['decisions']}"
-        lines.append(f"| {name} | {one['shots']} | 0 | {again} |")
+        lines.append(f"| {name} | {one['interruptions']} | 0 | {again} |")
     return "\n".join(lines) + "\n"
 
 

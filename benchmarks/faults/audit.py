@@ -1,4 +1,4 @@
-"""After the storm: the store must hold exactly what the workers were told it holds."""
+"""After the kills: the store must hold exactly what was acknowledged to the workers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _logs(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def _rows(study: Storage, change: int, expected: int) -> None:
-    """Rows as they are, below what the snapshot makes of them: none twice, no gap, no change from nowhere."""
+    """Rows as they are, below what the state makes of them: none twice, no gap, no change from nowhere."""
     with study._database.reading() as connection:
         counts = "count(*), count(DISTINCT epoch), min(epoch), max(epoch), max(change)"
         rows = list(connection.exec_driver_sql(f"SELECT run, {counts} FROM freezethaw_epochs GROUP BY run"))

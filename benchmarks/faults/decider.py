@@ -1,4 +1,4 @@
-"""A decider that is quick but looks at everything: a pure function of the snapshot and the sampler state."""
+"""A decider that is quick but looks at everything: a pure function of the state and the sampler state."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import servers
-from benchmarks.faults import storm, tuning
+from benchmarks.faults import interruptions, tuning
 
 EVERY = 3  # epochs between checkpoints
 WORKERS = 2
@@ -29,7 +29,7 @@ def restarts(count: int, seed: int = 0, budget: int = 150) -> dict[str, Any]:
     """
     with servers.postgresql_server() as server:
 
-        def restart(study: storm.Target, rng: random.Random) -> bool:
+        def restart(study: interruptions.Target, rng: random.Random) -> bool:
             time.sleep(rng.uniform(0.5, 4.0))
             if study.process is None or study.process.poll() is not None or not study.workers():
                 return False
@@ -39,7 +39,7 @@ def restarts(count: int, seed: int = 0, budget: int = 150) -> dict[str, Any]:
         def new_environment() -> dict[str, str]:
             return {tuning.STORE: servers.fresh_database(server.url)}
 
-        return storm.storm(
+        return interruptions.repeat(
             restart, count, again=0, seed=seed, budget=budget, every=EVERY, new_environment=new_environment
         )
 
@@ -49,8 +49,8 @@ def long_epochs(count: int, seconds: float, seed: int = 0, at_once: int = 10) ->
     shares = [len(range(start, count, at_once)) for start in range(min(at_once, count))]
 
     def one(place: int) -> dict[str, Any]:
-        return storm.storm(
-            storm.terminate_driver,
+        return interruptions.repeat(
+            interruptions.terminate_driver,
             shares[place],
             again=0,
             seed=seed + place,
@@ -62,7 +62,7 @@ def long_epochs(count: int, seconds: float, seed: int = 0, at_once: int = 10) ->
 
     with ThreadPoolExecutor(len(shares)) as pool:
         found = list(pool.map(one, range(len(shares))))
-    sums = ("studies", "shots", "epochs", "acknowledged", "trained_again", "taken_over")
+    sums = ("studies", "interruptions", "epochs", "acknowledged", "trained_again", "taken_over")
     return {"epoch_seconds": seconds, "seed": seed} | {key: sum(part[key] for part in found) for key in sums}
 
 
@@ -72,7 +72,7 @@ def power_losses(count: int, seed: int = 0, budget: int = 60) -> dict[str, Any]:
     while len(reports) < count:
         with (
             tempfile.TemporaryDirectory(prefix="freezethaw-copies-") as home,
-            storm.target(budget, EVERY, seed + len(reports), 0.03) as study,
+            interruptions.target(budget, EVERY, seed + len(reports), 0.03) as study,
         ):
             copies: list[Path] = []
             process = study.start()
@@ -84,10 +84,10 @@ def power_losses(count: int, seed: int = 0, budget: int = 60) -> dict[str, Any]:
                         shutil.copytree(study.folder, copies[-1], ignore=shutil.ignore_patterns("*-shm"))
             study.finish()
             for copy in copies:
-                again = storm.Target(copy, budget, EVERY, study.seed, study.seconds)
+                again = interruptions.Target(copy, budget, EVERY, study.seed, study.seconds)
                 again.start()
                 again.finish()
-                reports.append(storm.audit(again, allowed=WORKERS * EVERY, replay=False))
+                reports.append(interruptions.audit(again, allowed=WORKERS * EVERY, replay=False))
                 print(f"  {len(reports)}/{count} {reports[-1]}", flush=True)
     total: dict[str, Any] = {key: sum(report[key] for report in reports) for key in reports[0]}
     return {"copies": len(reports), "seed": seed, "every": EVERY} | total
@@ -131,8 +131,8 @@ def slow_disk(kills: int, milliseconds: int = 50, seed: int = 0, budget: int = 6
         build = ["cc", "-shared", "-fPIC", f"-DDELAY={1000 * milliseconds}", "-o", library, source, "-ldl"]
         subprocess.run(build, check=True)
         begin = time.perf_counter()
-        found = storm.storm(
-            storm.hit_worker(signal.SIGKILL),
+        found = interruptions.repeat(
+            interruptions.signal_worker(signal.SIGKILL),
             kills,
             again=EVERY,
             seed=seed,

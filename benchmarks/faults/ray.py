@@ -1,7 +1,7 @@
 """Fault tests of the Ray engine on a real cluster of two nodes on this machine, and its overhead.
 
 python -m benchmarks.faults.ray                     all of it; benchmarks/results/ray.json
-python -m benchmarks.faults.ray --only storm --share 0.1
+python -m benchmarks.faults.ray --only interruptions --share 0.1
 
 The nodes are processes of one machine, so that a dead worker is known to be dead at once; on several machines its run
 is taken over when its lease has been silent for a minute.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import freezethaw as ft
-from benchmarks.faults import overhead, storm, tuning
+from benchmarks.faults import interruptions, overhead, tuning
 from freezethaw.runtime.ray import library
 from freezethaw.trainers.protocol import TrainingRun
 
@@ -53,25 +53,25 @@ def cluster(workers: int) -> Iterator[Any]:
         found.shutdown()
 
 
-def fly(
+def with_kills(
     place: Any, budget: int, workers: int, kills: int, drivers: int, seconds: str, seed: int = 0, replay: bool = True
 ) -> dict[str, Any]:
     """A study in which actors, a node with all of its actors, and the driver are killed; and everything checked."""
     rng, arguments = random.Random(seed), ("--ray", place.address, "--workers", str(workers))
     begin = time.monotonic()
-    with storm.target(budget, EVERY, seed, seconds, arguments) as study:
+    with interruptions.target(budget, EVERY, seed, seconds, arguments) as study:
         study.start()
-        shots = [_kill_actor] * kills + [_kill_driver] * drivers + [_kill_node]
-        rng.shuffle(shots)
+        planned = [_kill_actor] * kills + [_kill_driver] * drivers + [_kill_node]
+        rng.shuffle(planned)
         lost = 0
-        for number, shoot in enumerate(shots, 1):
-            _wait(study, budget * number // (len(shots) + 2))
-            hit = shoot(study, place, rng)
-            print(f"  {shoot.__name__}: {hit} worker(s)", flush=True)
-            lost += hit
+        for number, interrupt in enumerate(planned, 1):
+            _wait(study, budget * number // (len(planned) + 2))
+            ended = interrupt(study, place, rng)
+            print(f"  {interrupt.__name__}: {ended} worker(s)", flush=True)
+            lost += ended
             study.watch()
         study.finish()
-        found = storm.audit(study, lost * EVERY, replay)
+        found = interruptions.audit(study, lost * EVERY, replay)
     told = {"actors_killed": kills, "nodes_killed": 1, "drivers_killed": drivers, "workers_lost": lost}
     return {"workers": workers, "epoch_seconds": seconds, "seed": seed} | told | found | _pace(begin, budget)
 
@@ -81,22 +81,22 @@ def _pace(begin: float, epochs: int) -> dict[str, float]:
     return {"seconds": round(seconds, 1), "epochs_per_second": round(epochs / seconds, 2)}
 
 
-def _wait(study: storm.Target, epochs: int) -> None:
+def _wait(study: interruptions.Target, epochs: int) -> None:
     """Until so many epochs were acknowledged."""
-    end = time.monotonic() + storm.PATIENCE
+    end = time.monotonic() + interruptions.PATIENCE
     while _acknowledged(study) < epochs:
         if time.monotonic() > end:
-            raise storm.Broken(f"no {epochs} epochs within {storm.PATIENCE} s: {study.errors()}")
+            raise interruptions.Broken(f"no {epochs} epochs within {interruptions.PATIENCE} s: {study.errors()}")
         if study.process is None or study.process.poll() is not None:
-            raise storm.Broken(f"the driver ended: {study.errors()}")
+            raise interruptions.Broken(f"the driver ended: {study.errors()}")
         time.sleep(0.1)
 
 
-def _acknowledged(study: storm.Target) -> int:
+def _acknowledged(study: interruptions.Target) -> int:
     return sum(log.read_text().count("recorded") for log in study.folder.glob("*.log"))
 
 
-def _workers(study: storm.Target) -> list[int]:
+def _workers(study: interruptions.Target) -> list[int]:
     """Processes that have had a loss acknowledged and live."""
     known = [int(log.stem) for log in study.folder.glob("*.log") if "recorded" in log.read_text()]
     return [process for process in known if _runs(process)]
@@ -108,22 +108,22 @@ def _runs(process: int) -> bool:
     return False
 
 
-def _some_workers(study: storm.Target) -> list[int]:
+def _some_workers(study: interruptions.Target) -> list[int]:
     """At least one: after the driver or a node was killed, the new workers are still starting."""
-    end = time.monotonic() + storm.PATIENCE
+    end = time.monotonic() + interruptions.PATIENCE
     while not (pids := _workers(study)):
         if time.monotonic() > end or study.process is None or study.process.poll() is not None:
-            raise storm.Broken(f"there is no worker to kill: {study.errors()}")
+            raise interruptions.Broken(f"there is no worker to kill: {study.errors()}")
         time.sleep(0.1)
     return pids
 
 
-def _kill_actor(study: storm.Target, _: Any, rng: random.Random) -> int:
+def _kill_actor(study: interruptions.Target, _: Any, rng: random.Random) -> int:
     os.kill(rng.choice(_some_workers(study)), signal.SIGKILL)
     return 1
 
 
-def _kill_node(study: storm.Target, place: Any, _: random.Random) -> int:
+def _kill_node(study: interruptions.Target, place: Any, _: random.Random) -> int:
     """With all of its actors; a new one comes in its place."""
     node = min(place.worker_nodes, key=lambda n: n.node_id)
     room = node.get_resource_and_label_spec().num_cpus
@@ -135,7 +135,7 @@ def _kill_node(study: storm.Target, place: Any, _: random.Random) -> int:
     return len(gone)
 
 
-def _kill_driver(study: storm.Target, _: Any, __: random.Random) -> int:
+def _kill_driver(study: interruptions.Target, _: Any, __: random.Random) -> int:
     """Kill -9 of the process that the user started, with which Ray ends its actors; then the same command again."""
     pids = _some_workers(study)
     assert study.process is not None
@@ -191,13 +191,13 @@ def main() -> int:
     found: dict[str, Any] = json.loads(given.output.read_text()) if given.only and given.output.exists() else {}
     found |= {"python": platform.python_version(), "cores": os.cpu_count(), "ray": library().__version__}
     count = lambda full: max(8, round(full * given.share))  # noqa: E731
-    fire = {"kills": 4, "drivers": 1, "seconds": "0.1 1.0", "seed": given.seed}
+    kills = {"kills": 4, "drivers": 1, "seconds": "0.1 1.0", "seed": given.seed}
     with parts.cluster(workers=4) as place:
         plan: dict[str, Callable[[], dict[str, Any]]] = {
             "overhead_one": lambda: parts.cost(place, count(500), 1, "0.001"),
             "overhead_eight": lambda: parts.cost(place, count(400), 8, "0.1 1.0"),
-            "storm": lambda: parts.fly(place, count(1000), 8, **fire),
-            "long_epochs": lambda: parts.fly(place, count(32), 8, 1, 1, str(given.long_epoch), given.seed),
+            "interruptions": lambda: parts.with_kills(place, count(1000), 8, **kills),
+            "long_epochs": lambda: parts.with_kills(place, count(32), 8, 1, 1, str(given.long_epoch), given.seed),
         }
         for name, scenario in plan.items():
             if given.only and name not in given.only:

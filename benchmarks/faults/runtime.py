@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import records, servers
-from benchmarks.faults import outages, overhead, storm, tuning
+from benchmarks.faults import interruptions, outages, overhead, tuning
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults_runtime.json"
-EVERY = 3  # epochs between checkpoints, in the storms
+EVERY = 3  # epochs between checkpoints, while processes are killed
 
 
 def main() -> int:
@@ -40,12 +40,14 @@ def main() -> int:
     def count(full: int) -> int:
         return max(1, round(full * given.share))
 
-    terminate, kill = storm.hit_worker(signal.SIGTERM), storm.hit_worker(signal.SIGKILL)
+    terminate, kill = interruptions.signal_worker(signal.SIGTERM), interruptions.signal_worker(signal.SIGKILL)
     plan: dict[str, Callable[[], dict[str, Any]]] = {
-        "kill_parent": lambda: storm.storm(storm.kill_parent(), count(30), again=0, seed=given.seed, every=EVERY),
-        "kill_parent_postgresql": lambda: _on_postgresql(storm.kill_parent(), count(30), given.seed),
-        "terminate_worker": lambda: storm.storm(terminate, count(50), again=0, seed=given.seed, every=EVERY),
-        "kill_worker": lambda: storm.storm(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
+        "kill_parent": lambda: interruptions.repeat(
+            interruptions.kill_parent(), count(30), again=0, seed=given.seed, every=EVERY
+        ),
+        "kill_parent_postgresql": lambda: _on_postgresql(interruptions.kill_parent(), count(30), given.seed),
+        "terminate_worker": lambda: interruptions.repeat(terminate, count(50), again=0, seed=given.seed, every=EVERY),
+        "kill_worker": lambda: interruptions.repeat(kill, count(50), again=EVERY, seed=given.seed, every=EVERY),
         "restart_postgresql": lambda: outages.restarts(count(20), given.seed),
         "terminate_in_long_epochs": lambda: outages.long_epochs(count(20), given.long_epoch, given.seed),
         "power_losses": lambda: outages.power_losses(count(20), given.seed),
@@ -68,11 +70,11 @@ def main() -> int:
     return 0
 
 
-def _on_postgresql(shoot: storm.Shoot, count: int, seed: int) -> dict[str, Any]:
-    """A storm whose studies are on a PostgreSQL server."""
+def _on_postgresql(interrupt: interruptions.Interrupt, count: int, seed: int) -> dict[str, Any]:
+    """Interruptions of studies that are on a PostgreSQL server."""
     with servers.postgresql() as server:
         new = lambda: {tuning.STORE: servers.fresh_database(server)}  # noqa: E731
-        return storm.storm(shoot, count, again=0, seed=seed, every=EVERY, new_environment=new)
+        return interruptions.repeat(interrupt, count, again=0, seed=seed, every=EVERY, new_environment=new)
 
 
 def _apart(measure: Callable[[int], dict[str, Any]], size: int) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def _wait(pids: list[int]) -> list[int]:
 
 def _give_up(begin: float, count: int) -> None:
     if time.monotonic() - begin > PATIENCE + 3 * count:
-        raise Broken("the storm does not end")
+        raise Broken("the scenario does not end")
 
 
 def crash_after(points: int) -> None:

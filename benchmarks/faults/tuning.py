@@ -1,4 +1,4 @@
-"""A real `ft.tune` to be shot at: `python -m benchmarks.faults.tuning FOLDER` starts it, and again continues it.
+"""A real `ft.tune` to be interrupted: `python -m benchmarks.faults.tuning FOLDER` starts it, and again continues it.
 
 The training is quick, deterministic and has a state; it writes down, synced, every epoch that it trained and every loss
 that was acknowledged. What it should have done can be computed: `curve`.
@@ -21,7 +21,7 @@ from freezethaw.trainers.protocol import TrainingRun
 
 SPACE = ft.Space(rate=ft.Float(0.02, 0.9, log=True), floor=ft.Float(0.0, 1.0))
 MAX_EPOCHS = 12
-NAME = "storm"
+NAME = "interruptions"
 FOLDER, SECONDS = "FREEZETHAW_FAULTS_FOLDER", "FREEZETHAW_FAULTS_SECONDS"  # environment of the training
 THAT_MANY = 0.618  # of the way between the shortest and the longest epoch, from one run to the next
 

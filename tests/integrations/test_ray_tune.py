@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from benchmarks.faults import ray as fire
+from benchmarks.faults import ray as ray_faults
 
 import freezethaw as ft
 from freezethaw.errors import MissingLibrary
@@ -48,7 +48,7 @@ def trainables():
     if not os.environ.get("FREEZETHAW_CI"):
         pytest.importorskip("pyarrow")
         pytest.importorskip("tensorboardX")
-    fire.library()
+    ray_faults.library()
     return importlib.import_module("tests.integrations.trainables")
 
 
@@ -57,7 +57,7 @@ def cluster(trainables):
     """Two nodes with room for one trial each."""
     import ray
 
-    with fire.cluster(workers=1) as found:
+    with ray_faults.cluster(workers=1) as found:
         ray.init(found.address, log_to_driver=False)
         yield found
         ray.shutdown()

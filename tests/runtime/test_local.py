@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import servers
-from benchmarks.faults import outages, storm
+from benchmarks.faults import interruptions, outages
 
 import freezethaw as ft
 from freezethaw.runtime import serialization, signals, worker_failures
@@ -48,30 +48,30 @@ def events(url, kind):
 
 
 def test_kill_9_of_the_parent():
-    found = storm.storm(storm.kill_parent(3.0), 2, again=0, seed=5, **QUICK)
-    assert found["shots"] == 2
+    found = interruptions.repeat(interruptions.kill_parent(3.0), 2, again=0, seed=5, **QUICK)
+    assert found["interruptions"] == 2
 
 
 def test_workers_that_are_asked_to_leave_train_nothing_again():
-    found = storm.storm(storm.hit_worker(signal.SIGTERM), 3, again=0, seed=6, **QUICK)
-    assert found["shots"] == 3
+    found = interruptions.repeat(interruptions.signal_worker(signal.SIGTERM), 3, again=0, seed=6, **QUICK)
+    assert found["interruptions"] == 3
     assert found["replayed"] > 0
 
 
 def test_workers_that_are_killed_lose_little():
-    found = storm.storm(storm.hit_worker(signal.SIGKILL), 3, again=3, seed=7, **QUICK)
-    assert found["shots"] == 3
+    found = interruptions.repeat(interruptions.signal_worker(signal.SIGKILL), 3, again=3, seed=7, **QUICK)
+    assert found["interruptions"] == 3
 
 
 def test_sigterm_in_long_epochs_costs_nothing():
     found = outages.long_epochs(2, 2.5, seed=8, at_once=2)
-    assert (found["shots"], found["trained_again"]) == (2, 0)
+    assert (found["interruptions"], found["trained_again"]) == (2, 0)
 
 
 @pytest.mark.skipif(servers.binaries() is None and not os.environ.get("FREEZETHAW_CI"), reason="needs PostgreSQL")
 def test_a_search_survives_restarts_of_its_database():
     found = outages.restarts(2, seed=9, budget=40)
-    assert (found["shots"], found["trained_again"]) == (2, 0)
+    assert (found["interruptions"], found["trained_again"]) == (2, 0)
 
 
 def test_a_copy_of_any_instant_can_be_continued():
@@ -80,7 +80,7 @@ def test_a_copy_of_any_instant_can_be_continued():
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
 def test_a_slow_disk_changes_nothing():
-    assert outages.slow_disk(1, seed=11, budget=24)["shots"] == 1
+    assert outages.slow_disk(1, seed=11, budget=24)["interruptions"] == 1
 
 
 # Trainings that kill or hang their worker.

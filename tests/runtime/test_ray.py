@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import ray as fire
+from benchmarks.faults import ray as ray_faults
 
 import freezethaw as ft
 from freezethaw.errors import MissingLibrary
@@ -29,7 +29,7 @@ def cluster():
     """In CI a missing library is a failure; on a laptop its tests are skipped."""
     if not os.environ.get("FREEZETHAW_CI") and importlib.util.find_spec("ray") is None:  # not imported: see `library`
         pytest.skip("no Ray: pip install 'freezethaw[ray]'")
-    with fire.cluster(workers=2) as found:
+    with ray_faults.cluster(workers=2) as found:
         yield found
 
 
@@ -50,7 +50,7 @@ def events(url, kind):
 
 
 def test_an_actor_a_node_and_the_driver_are_killed_and_every_promise_holds(cluster):
-    found = fire.fly(cluster, 40, 2, kills=1, drivers=1, seconds="0.05 0.2", replay=False)
+    found = ray_faults.with_kills(cluster, 40, 2, kills=1, drivers=1, seconds="0.05 0.2", replay=False)
     assert found["epochs"] == 40
     assert found["workers_lost"] >= 2
     assert found["replayed"] > 0

@@ -1,4 +1,4 @@
-"""Storms over a real `ft.tune` with two process workers on SQLite, and what must hold after them."""
+"""Interruptions of a real `ft.tune` with two worker processes on SQLite, and what must hold after them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from freezethaw.errors import FreezeThawError
 from freezethaw.store import Store
 from freezethaw.study import Study, session_of
 
-PATIENCE = 240.0  # seconds without an end, after the last shot
+PATIENCE = 240.0  # seconds without an end, after the last interruption
 ORDINARY = {"lease taken over", "run taken over", "worker died", "study finished", "definition changed"}
 
 
@@ -40,7 +40,7 @@ class Target:
     environment: dict[str, str] = field(default_factory=dict, repr=False)
     said: str = ""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
-    watched: list[int] = field(default_factory=list)  # the first decisions after a shot
+    watched: list[int] = field(default_factory=list)  # the first decisions after an interruption
 
     @property
     def url(self) -> str:
@@ -69,7 +69,7 @@ class Target:
     def workers(self) -> list[int]:
         """Worker processes that have had a loss acknowledged.
 
-        Before that they are left alone: three deaths in turn, with no epoch and no checkpoint between, are the run's
+        Before that they are left alone: three deaths in a row, with no epoch and no checkpoint between, are the run's
         own fault to the runtime, and so they would be here.
         """
         return [int(child) for child in self.children() if "recorded" in self._log(child)]
@@ -114,7 +114,7 @@ def target(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
     """A new study in an empty folder."""
-    with tempfile.TemporaryDirectory(prefix="freezethaw-storm-") as folder:
+    with tempfile.TemporaryDirectory(prefix="freezethaw-faults-") as folder:
         found = Target(Path(folder), budget, every, seed, seconds, arguments, dict(environment or {}))
         try:
             yield found
@@ -124,11 +124,11 @@ def target(
                 found.process.wait()
 
 
-Shoot = Callable[[Target, random.Random], bool]  # whether a shot was fired
+Interrupt = Callable[[Target, random.Random], bool]  # returns whether it interrupted anything
 
 
-def storm(
-    shoot: Shoot,
+def repeat(
+    interrupt: Interrupt,
     count: int,
     again: int,
     seed: int = 0,
@@ -138,26 +138,26 @@ def storm(
     replay: bool = True,
     new_environment: Callable[[], Mapping[str, str]] = dict,
 ) -> dict[str, Any]:
-    """Shoot until `count` shots are fired, study after study. `again`: epochs that a shot may cost."""
-    rng, fired, reports = random.Random(seed), 0, []
-    while fired < count:
+    """Interrupt `count` times, study after study. `again`: epochs that may be trained again for each interruption."""
+    rng, done, reports = random.Random(seed), 0, []
+    while done < count:
         with target(budget, every, seed + len(reports), seconds, environment=new_environment()) as study:
             here = 0
             study.start()
-            while fired < count and (study.process is not None and study.process.poll() is None):
-                if shoot(study, rng):
-                    fired, here = fired + 1, here + 1
+            while done < count and (study.process is not None and study.process.poll() is None):
+                if interrupt(study, rng):
+                    done, here = done + 1, here + 1
             study.finish()
-            reports.append(audit(study, here * again, replay) | {"shots": here})
-            print(f"  {fired}/{count} {reports[-1]}", flush=True)
+            reports.append(audit(study, here * again, replay) | {"interruptions": here})
+            print(f"  {done}/{count} {reports[-1]}", flush=True)
     total: dict[str, Any] = {key: sum(report[key] for report in reports) for key in reports[0]}
     return {"studies": len(reports), "seed": seed, "every": every, "epoch_seconds": seconds} | total
 
 
-def kill_parent(latest: float = 6.0) -> Shoot:
+def kill_parent(latest: float = 6.0) -> Interrupt:
     """Kill -9 of the process that the user started, `latest` seconds after its start at the latest; then again."""
 
-    def shoot(study: Target, rng: random.Random) -> bool:
+    def interrupt(study: Target, rng: random.Random) -> bool:
         time.sleep(rng.uniform(0.5, latest))
         assert study.process is not None
         if study.process.poll() is not None:
@@ -168,7 +168,7 @@ def kill_parent(latest: float = 6.0) -> Shoot:
         study.start()
         return True
 
-    return shoot
+    return interrupt
 
 
 def terminate_driver(study: Target, rng: random.Random) -> bool:
@@ -187,10 +187,10 @@ def terminate_driver(study: Target, rng: random.Random) -> bool:
     return True
 
 
-def hit_worker(number: signal.Signals) -> Shoot:
+def signal_worker(number: signal.Signals) -> Interrupt:
     """Send a signal to a worker at any moment of its work."""
 
-    def shoot(study: Target, rng: random.Random) -> bool:
+    def interrupt(study: Target, rng: random.Random) -> bool:
         time.sleep(rng.uniform(0.1, 1.5))
         processes = study.workers()
         if not processes:
@@ -201,7 +201,7 @@ def hit_worker(number: signal.Signals) -> Shoot:
             return True
         return False
 
-    return shoot
+    return interrupt
 
 
 def audit(study: Target, allowed: int, replay: bool = True) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _rows(url: str, expected: int) -> None:
 
 
 def _replay(study: Target, everything: bool) -> int:
-    """The decisions after shots, or all, equal those that a replay takes."""
+    """The decisions after interruptions, or all, equal those that a replay takes."""
     last = study.decisions()
     numbers = range(1, last + 1) if everything else sorted({n for n in study.watched if n <= last})
     opened = Study.open(study.url, tuning.NAME)
