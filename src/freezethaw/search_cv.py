@@ -17,7 +17,7 @@ from freezethaw.errors import StudyError, extra
 from freezethaw.records import Budget, Checkpoints, Result
 from freezethaw.space import Space
 from freezethaw.trainers.protocol import TrainingRun
-from freezethaw.trainers.random_states import remembered
+from freezethaw.trainers.random_states import snapshot_random_states
 from freezethaw.trainers.sklearn import thawed, train_epoch
 from freezethaw.tuning import tune
 
@@ -73,7 +73,7 @@ class FreezeThawSearchCV(BaseSearchCV):
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y))
         self.n_splits_, self.multimetric_ = len(splits), False
         errors: list[Exception] = []
-        put_back = remembered()  # the random generators of the caller stay as they are
+        put_back = snapshot_random_states()  # the random generators of the caller stay as they are
         try:
             result = tune(
                 _Training(self, X, y, splits, errors), copy.deepcopy(Space.of(self.space)), self.max_epochs,

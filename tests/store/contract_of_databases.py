@@ -135,7 +135,7 @@ class DatabaseContract:
             waiting[0].kill()
             waiting[0].wait()
             waiting[1].send_signal(signal.SIGSTOP)
-            monkeypatch.setattr(leases, "PATIENCE", 0.5)
+            monkeypatch.setattr(leases, "TICKET_TIMEOUT", 0.5)
             study.release(held)
             lease = opened(url).wait_for_decision_lease(Watcher(), time.sleep)  # asked last
             waiting[1].send_signal(signal.SIGCONT)

@@ -79,7 +79,7 @@ def worker(
     """
     from freezethaw.runtime.serialization import check_training
     from freezethaw.runtime.worker_process import WorkerSpec
-    from freezethaw.store.urls import beside
+    from freezethaw.store.urls import default_checkpoint_folder
     from freezethaw.trainers import limited
 
     with json_only(as_json):
@@ -96,7 +96,7 @@ def worker(
     )
     with open_stored_study(url, name or entries.get("name")) as (_, study):
         found, kept = study.name, _with_disk_budget(study, kept)
-        folder = kept.folder or study.load().definition.get("checkpoint_folder") or beside(url)
+        folder = kept.folder or study.load().definition.get("checkpoint_folder") or default_checkpoint_folder(url)
         warning = check_training(study, entries["trainer"])
     if warning:
         typer.echo(f"freezethaw: {warning}", err=True)

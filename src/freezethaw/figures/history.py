@@ -172,11 +172,11 @@ def basket(study: StudyReader, number: int | None = None) -> Figure:
     entries = sorted([chosen, *likely], key=_chance)
     names = [_entry_name(entry, place, len(entries)) for place, entry in enumerate(entries)]
     paints = [COLOURS[1] if entry is chosen else COLOURS[0] for entry in entries]
-    told = [f"{label(describe(entry.config), 200)}<br>score {entry.score:.4g}" for entry in entries]
+    texts = [f"{label(describe(entry.config), 200)}<br>score {entry.score:.4g}" for entry in entries]
     chances = [_chance(entry) for entry in entries]
     figure.add_bar(
         x=chances, y=names, orientation="h", marker={"color": paints}, text=[percent(c) for c in chances],
-        textposition="outside", cliponaxis=False, customdata=told, showlegend=False,
+        textposition="outside", cliponaxis=False, customdata=texts, showlegend=False,
         hovertemplate="%{y}: %{text}<br>%{customdata}<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(tickformat=".0%", range=[0, 1.2 * max([*chances, 0.01])], title={"text": chance})
@@ -229,11 +229,11 @@ def timeline(study: StudyReader, most: int = 400) -> Figure:
             max(now if d.closed is None else history.epochs_at(d.closed), s + 0.4)
             for d, s in zip(part, starts, strict=True)
         ]
-        told = [f"decision {d.decision.number}: {label(d.decision.reason, 160)}" for d in part]
+        texts = [f"decision {d.decision.number}: {label(d.decision.reason, 160)}" for d in part]
         figure.add_bar(
             y=[f"worker {rows[d.decision.number] + 1}" for d in part], base=starts,
             x=[end - start for start, end in zip(starts, ends, strict=True)], orientation="h", name=name,
-            marker={"color": paint, "line": {"color": "white", "width": 1}}, customdata=told,
+            marker={"color": paint, "line": {"color": "white", "width": 1}}, customdata=texts,
             text=[str(d.decision.run) for d in part] if len(shown) <= 80 else None, textposition="inside",
             insidetextanchor="middle", textangle=0, hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip

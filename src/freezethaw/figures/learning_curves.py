@@ -180,7 +180,7 @@ def _pauses(study: StudyReader) -> dict[int, list[tuple[int, int, int]]]:
 def _draw_pauses(figure: Figure, run: Run, paint: str, pauses: Sequence[tuple[int, int, int]]) -> None:
     there = [pause for pause in pauses if 1 <= pause[0] <= run.epoch]
     if there:
-        told = [
+        texts = [
             f"run {run.number}: frozen after epoch {epoch} while others trained {waited} epochs; "
             f"thawed by decision {number}"
             for epoch, number, waited in there
@@ -188,7 +188,7 @@ def _draw_pauses(figure: Figure, run: Run, paint: str, pauses: Sequence[tuple[in
         mark = {"symbol": "diamond", "size": 8, "color": "white", "line": {"color": paint, "width": 2}}
         figure.add_scatter(
             x=[epoch for epoch, _, _ in there], y=[run.losses[epoch - 1] for epoch, _, _ in there], mode="markers",
-            marker=mark, text=told, hovertemplate="%{text}<extra></extra>", name="thawed", showlegend=False,
+            marker=mark, text=texts, hovertemplate="%{text}<extra></extra>", name="thawed", showlegend=False,
             legendgroup=f"run {run.number}", meta={"run": run.number},
         )  # fmt: skip
 

@@ -175,7 +175,7 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
     figure.add_scatter(  # what a page brushes: every value of every run, and a line for the selected runs
         x=np.tile(x, len(runs)), y=heights.ravel(), mode="markers", marker={"size": 7, "color": faded(FAINT, 0.0)},
         customdata=np.repeat([run.number for run in runs], len(x)), name="values", showlegend=False,
-        text=[_told(run, name) for run in runs for name in [*names, ""]], meta={"brush": len(x)},
+        text=[_tooltip(run, name) for run in runs for name in [*names, ""]], meta={"brush": len(x)},
         hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
     _best_line(figure, runs[0].number, x, heights[0])
@@ -195,7 +195,7 @@ def parallel_coordinates(study: StudyReader, most: int = 300) -> Figure:
     return figure
 
 
-def _told(run: Run, name: str) -> str:
+def _tooltip(run: Run, name: str) -> str:
     if not name:
         return f"run {run.number}"
     value = run.config.get(name, "–")

@@ -156,9 +156,9 @@ def _step(past: Past, record: DecisionRecord) -> dict[str, Any]:
     outcome = "" if record.outcome == "told" else f", {record.outcome.replace('_', ' ')}"
     best = f"; best {label(study.metric)} {number(study.sign * past.best[count - 1], 4)}" if count else ""
     name, trained = str(decision.number), f"epochs {decision.from_epoch} to {reached}"
-    told = f"{name}: {decision.kind} run {decision.run}, {trained}{outcome}; {count} in all{best}"
+    text = f"{name}: {decision.kind} run {decision.run}, {trained}{outcome}; {count} in all{best}"
     mode = {"mode": "immediate", "frame": {"duration": 0, "redraw": False}, "transition": {"duration": 0}}
-    return {"label": told, "method": "animate", "args": [[name], mode]}
+    return {"label": text, "method": "animate", "args": [[name], mode]}
 
 
 def _slider(steps: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from freezethaw.runtime.checkpoint_storage import is_full, storage_at
 from freezethaw.store import Storage
 from freezethaw.study import StudyReader
 from freezethaw.trainers.protocol import Save
-from freezethaw.trainers.random_states import remembered
+from freezethaw.trainers.random_states import snapshot_random_states
 
 GB = 1_000_000_000
 NAME = re.compile(r"[A-Za-z0-9_-]+/run-([0-9]+)/epoch-([0-9]+)-[0-9]+-[0-9a-f]+")
@@ -73,7 +73,7 @@ class CheckpointManager:
         raises. Then nothing is left behind, and older ones stay.
         """
         name = f"{self._of_run(lease.run)}/epoch-{epoch}-{lease.token}-{secrets.token_hex(4)}"
-        failed: list[Exception] = []  # errors of `save`, for which the disk is not to blame
+        failed: list[Exception] = []  # errors of `save` itself, not of the disk
 
         def checked(folder: Path) -> None:
             try:
@@ -266,7 +266,7 @@ class ModelCache:
         """Keep a model whose state was just saved as this checkpoint."""
         if not self._most:
             return
-        self._kept[checkpoint.run] = _Kept(checkpoint.epoch, checkpoint.sha256, model, remembered())
+        self._kept[checkpoint.run] = _Kept(checkpoint.epoch, checkpoint.sha256, model, snapshot_random_states())
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
 

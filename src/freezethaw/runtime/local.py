@@ -106,7 +106,7 @@ class LocalEngine:
         found = []
         for number, worker in list(self._processes.items()):
             if worker.process.poll() is not None:
-                found.append((number, worker.process, Ending.said(worker.ending)))
+                found.append((number, worker.process, Ending.receive(worker.ending)))
                 worker.close()
                 del self._processes[number]
         return found
@@ -157,7 +157,7 @@ class LocalEngine:
                     break
                 if waited > SLOW and not said:
                     said = True
-                    _say_who_is_waited_for(len(left), self._spec.grace)
+                    _announce_waiting(len(left), self._spec.grace)
                 time.sleep(POLL)
         finally:
             for process in left:
@@ -171,7 +171,7 @@ class LocalEngine:
         return self._logs / f"worker-{number}.log"
 
 
-def _say_who_is_waited_for(workers: int, grace: float | None) -> None:
+def _announce_waiting(workers: int, grace: float | None) -> None:
     limit = "as long as that takes" if grace is None else f"up to {grace:g} s"
     sys.stderr.write(
         f"freezethaw: waiting for {workers} worker(s) to end their epoch and save, {limit}; "

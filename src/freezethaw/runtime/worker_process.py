@@ -56,13 +56,13 @@ class Ending:
     code: int
     message: str = ""
 
-    def say(self, pipe: int) -> None:
+    def send(self, pipe: int) -> None:
         """Tell the process that started this one, before the end."""
         with contextlib.suppress(OSError):  # it is gone
             os.write(pipe, json.dumps([self.code, self.message[:10_000]]).encode())
 
     @classmethod
-    def said(cls, pipe: int) -> Ending | None:
+    def receive(cls, pipe: int) -> Ending | None:
         """What a worker that has ended said last; a process that a training left behind may keep the pipe open."""
         os.set_blocking(pipe, False)
         try:
@@ -100,13 +100,13 @@ def work(
 
 
 def arguments_of(spec: WorkerSpec) -> list[str]:
-    """What `piped` reads, except the store, which stays hidden from other users of the machine."""
+    """What `work_from_pipe` reads, except the store, which stays hidden from other users of the machine."""
     words = {"name": spec.name, "folder": spec.folder, "gb": spec.checkpoints.gb, "every": spec.checkpoints.every}
     words |= {"in-memory": spec.checkpoints.in_memory, "epoch-limit": spec.epoch_limit, "grace": spec.grace}
     return [f"--{key}={value}" for key, value in words.items() if value is not None]
 
 
-def piped(arguments: Sequence[str]) -> int:
+def work_from_pipe(arguments: Sequence[str]) -> int:
     """A worker of the engine, whose training comes through standard input; returns the exit code."""
     parser = argparse.ArgumentParser(prog="freezethaw worker --pipe")
     for name, kind in (("name", str), ("folder", str), ("gb", float), ("every", int), ("in-memory", int)):
@@ -118,12 +118,12 @@ def piped(arguments: Sequence[str]) -> int:
     os.set_inheritable(args.ending, False)
     kept = Checkpoints(args.folder, args.gb, args.every, args.in_memory)
     spec = WorkerSpec(os.environ[STORE], args.name, args.folder, kept, args.epoch_limit, args.grace)
-    ending = _piped(spec, args.ending)
-    ending.say(args.ending)
+    ending = _work_from_pipe(spec, args.ending)
+    ending.send(args.ending)
     return ending.code
 
 
-def _piped(spec: WorkerSpec, ending: int) -> Ending:
+def _work_from_pipe(spec: WorkerSpec, ending: int) -> Ending:
     leaving = Leaving()
     with on_signals(leaving):
         try:
@@ -131,7 +131,7 @@ def _piped(spec: WorkerSpec, ending: int) -> Ending:
             train: Train = serialization.receive(pipe)
             watched = (pipe.fileno(), os.getppid(), leaving, spec.grace)
             threading.Thread(target=_watch_parent, args=watched, daemon=True).start()
-            result = work(spec, train, leaving, timed_out=lambda: Ending(TIMED_OUT).say(ending))
+            result = work(spec, train, leaving, timed_out=lambda: Ending(TIMED_OUT).send(ending))
             return Ending(LEFT if result.left else FINISHED)
         except FreezeThawError as error:
             return Ending(BROKEN, str(error))

@@ -21,7 +21,7 @@ from freezethaw.server import components, runs_table
 from freezethaw.server.components import choice
 from freezethaw.server.runs_table import RunsTable, Selection
 from freezethaw.server.views import StoreView, StudyView
-from freezethaw.store.urls import beside
+from freezethaw.store.urls import default_checkpoint_folder
 from freezethaw.study.summary import decision_as_dict
 
 LAST_DECISIONS, BEST_RUNS, LAST_EVENTS, PAGE_OF_DECISIONS = 8, 8, 500, 50
@@ -260,7 +260,7 @@ def _disk_card(view: StudyView, found: Mapping[str, Any]) -> str:
         gauge = components.gauge("disk", used, 1e9 * found["disk_gb"])
         return components.card("Checkpoints", plain.size(used), f"of {plain.size(1e9 * found['disk_gb'])}", gauge)
     if view.url.startswith("sqlite:///"):
-        folder = Path(beside(view.url))
+        folder = Path(default_checkpoint_folder(view.url))
         disk = shutil.disk_usage(folder if folder.exists() else folder.parent)
         limit = f"{plain.size(disk.free)} free"
         gauge = components.gauge("disk, of all space", disk.used, disk.total)

@@ -25,7 +25,7 @@ from freezethaw.store.tables import leases, queue
 
 PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often
 LONGEST_PAUSE = 2.0
-PATIENCE = 5.0  # seconds that a free lease is left to who is next
+TICKET_TIMEOUT = 5.0  # seconds that a free lease waits for the process that is next
 NEAREST = 4  # tickets that are read first
 LAST = 2**62  # after all tickets
 
@@ -179,30 +179,30 @@ def wait_in_queue(
     database: Database, study: int, ticket: int, watcher: Watcher, pause: Callable[[float], object]
 ) -> LeaseState:
     """Return when this ticket is next and the decision lease, as it is returned, may be taken."""
-    passed_over = _PassedOver()
+    ticket_timeout = _TicketTimeout()
     while True:
         seen, ahead, count = database.read(lambda connection: _look(connection, study, ticket, watcher.here))
         if not ahead and watcher.may_take((study, database.outages), seen):
             return seen
-        if ahead and passed_over.should_be(seen, ahead[0]):
+        if ahead and ticket_timeout.expired(seen, ahead[0]):
             database.write(lambda connection, gone=ahead[0]: leave_queue(connection, gone), repeatable=True)  # type: ignore[misc]
         else:
             pause(min(PAUSE * (1 + 2 * count), LONGEST_PAUSE))
 
 
-class _PassedOver:
+class _TicketTimeout:
     """Notices that the lease is free, and that the one who is next does not take it."""
 
     def __init__(self) -> None:
         self._seen: tuple[int, int, int] | None = None  # token and beat of the lease, and who is next
         self._since = 0.0
 
-    def should_be(self, lease: LeaseState, following: int) -> bool:
+    def expired(self, lease: LeaseState, following: int) -> bool:
         now = time.monotonic()
         seen = None if lease.held else (lease.token, lease.beat, following)
         if seen is None or seen != self._seen:
             self._seen, self._since = seen, now
-        return seen is not None and now - self._since > PATIENCE
+        return seen is not None and now - self._since > TICKET_TIMEOUT
 
 
 def _look(connection: Connection, study: int, ticket: int, here: Process) -> tuple[LeaseState, list[int], int]:

@@ -372,7 +372,7 @@ class MemoryStorage:
             report.check(run.epoch, decision.to_epoch)
             last = max(last, report.first_epoch + len(report.losses) - 1)
         rules.check_checkpoint(checkpoint, run.number, last)
-        rules.check_told(close, lease.decision, decision.from_epoch, last)
+        rules.check_has_loss(close, lease.decision, decision.from_epoch, last)
         if close is None:
             return run
         state, outcome = closed_state(close, last, self._max_epochs)
@@ -440,7 +440,7 @@ class MemoryStorage:
     def drop_checkpoints(self, numbers: Iterable[int], why: str, holder: Lease | None = None) -> tuple[Checkpoint, ...]:
         """Mark checkpoints as replaced, evicted or damaged; those of leased runs stay, except the holder's."""
         with self._lock:
-            rules.check_gone(why)
+            rules.check_drop_reason(why)
             if holder is not None:
                 self._held(holder)
             self._advance()

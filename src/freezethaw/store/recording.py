@@ -107,7 +107,7 @@ def finish(
         rows.drop_checkpoints(connection, head, replaced, "replaced", lease.run)
     if close is None:
         return
-    rules.check_told(close, lease.decision, from_epoch, epoch)
+    rules.check_has_loss(close, lease.decision, from_epoch, epoch)
     told = epoch > from_epoch or close == "diverged"
     row = {"state": "told" if told else "cancelled", "outcome": close, "reached": epoch}
     where = (decisions.c.study == head.study, decisions.c.number == lease.decision)

@@ -167,7 +167,7 @@ def drop_checkpoints(
     connection: Connection, head: Head, numbers: Iterable[int], why: str, holder: int | None
 ) -> tuple[Checkpoint, ...]:
     """Mark checkpoints as gone, before their files are removed. Those of leased runs stay, except the holder's."""
-    rules.check_gone(why)
+    rules.check_drop_reason(why)
     query = select(leases.c.run).where(leases.c.study == head.study, leases.c.decision > 0)
     leased = {row.run for row in connection.execute(query)} - {holder}
     wanted = set(numbers)

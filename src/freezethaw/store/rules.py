@@ -36,7 +36,7 @@ def check_closing(close: Closing | None) -> None:
         raise TellError(f"a decision is closed as one of {', '.join(CLOSINGS)}, not {close!r}")
 
 
-def check_told(close: Closing | None, decision: int, from_epoch: int, epoch: int) -> None:
+def check_has_loss(close: Closing | None, decision: int, from_epoch: int, epoch: int) -> None:
     """Refuse to close a decision as told if it has no loss."""
     if close == "told" and epoch <= from_epoch:
         raise TellError(f"decision {decision} has no loss yet; close it as interrupted or failed")
@@ -48,7 +48,7 @@ def check_checkpoint(checkpoint: Checkpoint | None, run: int, epoch: int) -> Non
         raise StoreError(f"a checkpoint of epoch {checkpoint.epoch} cannot be recorded: run {run} is at epoch {epoch}")
 
 
-def check_gone(why: str) -> None:
+def check_drop_reason(why: str) -> None:
     """Refuse an unknown reason for dropping a checkpoint."""
     if why not in DROP_REASONS:
         raise StoreError(f"a checkpoint is dropped as one of {', '.join(DROP_REASONS)}, not {why!r}")
@@ -168,7 +168,7 @@ def amend(old: Definition, new: Definition, name: str) -> Amendment:
     if space.added or space.removed:
         raise _refused(name, f"its space has other parameters ({space})")
     changed = [f"space: {text}" for text in space.changed]
-    changed += [_told(key, old, new) for key in _changed(old, new) if key not in ("space", *FIXED)]
+    changed += [_change_text(key, old, new) for key in _changed(old, new) if key not in ("space", *FIXED)]
     return Amendment(new, "; ".join(changed))
 
 
@@ -187,12 +187,12 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
 
 
-def _told(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _change_text(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     before, after = old.get(key), new.get(key)
     if key == "candidates":
         return f"candidates: {_count(before)} to {_count(after)}"
     if isinstance(before, dict) and isinstance(after, dict):  # such as the budget: only what is another in it
-        return "; ".join(f"{key} {_told(part, before, after)}" for part in _changed(before, after))
+        return "; ".join(f"{key} {_change_text(part, before, after)}" for part in _changed(before, after))
     return f"{key}: {before!r} to {after!r}"
 
 

@@ -146,14 +146,14 @@ class SqlStorage:
         ticket = self._database.write(lambda connection: leases.enter_queue(connection, self._study, here))
         try:
             while lease is None:
-                lease = self._take_in_turn(ticket, watcher, pause)
+                lease = self._take_from_queue(ticket, watcher, pause)
         except BaseException:
             with contextlib.suppress(StoreError):
                 self._database.write(lambda connection: leases.leave_queue(connection, ticket), repeatable=True)
             raise
         return lease
 
-    def _take_in_turn(self, ticket: int, watcher: Watcher, pause: Callable[[float], object]) -> Lease | None:
+    def _take_from_queue(self, ticket: int, watcher: Watcher, pause: Callable[[float], object]) -> Lease | None:
         seen = leases.wait_in_queue(self._database, self._study, ticket, watcher, pause)
         return self._database.write(
             lambda connection: leases.take_as_next(connection, self._study, ticket, seen, watcher.here)

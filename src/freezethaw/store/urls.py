@@ -50,7 +50,7 @@ def sqlite_file(url: URL) -> Path:
     return Path(str(url.database)).expanduser().absolute()
 
 
-def beside(store: str | Path) -> str:
+def default_checkpoint_folder(store: str | Path) -> str:
     """The default folder of checkpoints: beside a SQLite file, else in the current folder."""
     store = str(store)
     file = store if "://" not in store else ""

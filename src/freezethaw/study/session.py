@@ -38,7 +38,7 @@ from freezethaw.records import (
 )
 from freezethaw.space import Space
 from freezethaw.store import LEASE_SECONDS, Heartbeat, MemoryStorage, Storage, Watcher
-from freezethaw.store.urls import beside
+from freezethaw.store.urls import default_checkpoint_folder
 
 if TYPE_CHECKING:
     from freezethaw.store import Store
@@ -143,7 +143,7 @@ class StudySession:
         return found
 
     def _beside(self, store: str | Path) -> StudySession:
-        self.default_folder = beside(store)
+        self.default_folder = default_checkpoint_folder(store)
         return self
 
     @property

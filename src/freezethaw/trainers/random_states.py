@@ -54,7 +54,7 @@ def restore_random_states(states: dict[str, Any]) -> None:
             torch.cuda.set_rng_state(_tensor(torch, states["cuda"][device]), device)
 
 
-def remembered() -> Callable[[], None]:
+def snapshot_random_states() -> Callable[[], None]:
     """Record the states now; call the result to restore them."""
     return partial(restore_random_states, random_states())
 
