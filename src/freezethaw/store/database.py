@@ -36,7 +36,7 @@ from freezethaw.store.urls import require_local
 
 T = TypeVar("T")
 READING = "freezethaw_reading"
-IDLE_SECONDS = 1.0  # after which a connection to a server is looked at before it is used
+IDLE_SECONDS = 1.0  # a connection to a server that was idle for longer is checked before it is used
 FIRST_PAUSE, LONGEST_PAUSE, SHORTEST_PAUSE = 0.005, 0.2, 0.01  # seconds between two attempts to take the write lock
 _PAUSES = random.SystemRandom()  # the generator of `random` itself belongs to the training
 CREATING = 0x66726565_7A65  # "freeze"
@@ -45,10 +45,10 @@ WRITERS = "freezethaw_writers"
 
 
 class Database:
-    """An engine that knows how to begin. Safe to carry through a fork: a child opens connections of its own."""
+    """Connections and transactions of one database. Safe across a fork: a child opens its own connections."""
 
     def __init__(self, url: str | Path, wait: float, known: bool = False) -> None:
-        """`known`: it has been reached before, by this process or another one; if not, its URL may be wrong."""
+        """`known`: the database was reached before, by any process. If not, an error may mean that the URL is wrong."""
         self.url = urls.parse(url)
         self.wait, self.durable, self._known = wait, True, known
         self._outages = _Outages()
@@ -76,7 +76,7 @@ class Database:
 
     @property
     def outages(self) -> int:
-        """How often the database was away, as far as this process noticed."""
+        """How often this process found the database unavailable."""
         return self._outages.count
 
     @property
@@ -101,7 +101,7 @@ class Database:
     def write(self, body: Callable[[Connection], T], repeatable: bool = False) -> T:
         """Call `body` in one transaction that holds the write lock; again if the connection is lost before it commits.
 
-        `repeatable`: doing it twice has the same effect, so nobody needs to know whether it was committed.
+        `repeatable`: a second execution has no further effect, so it does not matter whether the first was committed.
         """
         if self._file.copied:
             raise StoreError(f"the store {self.shown} cannot be written: the file or its folder is read-only")
@@ -121,7 +121,7 @@ class Database:
         return self._patiently(attempt)
 
     def _looked_up(self, commit: _Commit) -> bool:
-        """Whether a transaction was committed whose connection was lost meanwhile."""
+        """Whether a transaction was committed although its connection was lost."""
         with self._engine().begin() as connection:
             return commit.was_done(connection)
 
@@ -176,14 +176,14 @@ class Database:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": CREATING})
 
     def use_write_ahead_log(self) -> None:
-        """Set SQLite's journal mode, which the file remembers; it cannot be changed within a transaction."""
+        """Set SQLite's journal mode, which is stored in the file and cannot be changed within a transaction."""
         with self._translated(), contextlib.closing(self._engine().raw_connection()) as connection:
             deadline = time.monotonic() + self.wait
             while True:
                 try:
                     mode = connection.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
                     break
-                except sqlite3.OperationalError as error:  # this one statement does not wait for others by itself
+                except sqlite3.OperationalError as error:  # this statement does not wait for locks by itself
                     if "locked" not in str(error) or time.monotonic() > deadline:
                         raise StoreError(self._explained(error)) from error
                     time.sleep(0.05)
@@ -191,7 +191,7 @@ class Database:
             raise StoreError(f"the store {self.shown} cannot have a write-ahead log (its journal mode is {mode})")
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         if self._pid == os.getpid():
             self._file.remove_copy()
         self._connected().dispose()
@@ -220,13 +220,13 @@ class Database:
 
 
 def _dispose(engine: Engine, file: SqliteFile, pid: int) -> None:
-    engine.dispose(close=pid == os.getpid())  # a forked child must not close what is its parent's
+    engine.dispose(close=pid == os.getpid())  # a forked child must not close connections of its parent
     if pid == os.getpid():
         file.remove_copy()
 
 
 class SqliteFile:
-    """The file of a store: it must stay the same one, and it may be read where it may not be written."""
+    """The file of a SQLite store. It must stay the same file; a read-only file can be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -235,7 +235,7 @@ class SqliteFile:
 
     @property
     def read_only(self) -> bool:
-        """Whether this process may not write it; SQLite writes files beside it too."""
+        """Whether this process may not write the file, or its folder, where SQLite writes files too."""
         return self.path.exists() and not (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK))
 
     @property
@@ -244,7 +244,7 @@ class SqliteFile:
         return self._copy is not None
 
     def check(self) -> None:
-        """Refuse a file that is not the one that was opened first: a deleted one would still take what is written."""
+        """Raise if the file was replaced or deleted since it was opened: writes would be lost."""
         if self._opened is not None and self._identity() != self._opened:
             what = "replaced by another file" if self.path.exists() else "deleted"
             raise StoreError(
@@ -297,7 +297,7 @@ class SqliteFile:
 
 
 class _Outages:
-    """How often the database was away."""
+    """Counts how often the database was unavailable."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -324,7 +324,7 @@ class _Commit:
             connection.execute(text(f"INSERT INTO {WRITERS} VALUES (:writer, :number, now())"), here)  # noqa: S608
 
     def was_done(self, connection: Connection) -> bool:
-        """Look it up. This waits for a commit that the server is still at: both write the same row."""
+        """Look it up. If the server is still committing, this waits: both write the same row."""
         find = text(
             f"INSERT INTO {WRITERS} VALUES (:writer, 0, now()) "  # noqa: S608
             f"ON CONFLICT (writer) DO UPDATE SET seen = now() RETURNING number"
@@ -387,7 +387,7 @@ def _reason(cause: str, wait: float) -> str:
 
 
 def _check_file(file: Path) -> None:
-    """Say plainly what is wrong with a place before SQLite says it obscurely."""
+    """Check the path first, because SQLite's own messages are obscure."""
     if not file.parent.is_dir():
         raise StoreError(f"the folder {file.parent} of the store does not exist: create it first")
     if file.is_dir():
@@ -400,7 +400,7 @@ def _sqlite_engine(url: URL, wait: float, durable: bool, file: SqliteFile) -> En
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.isolation_level = None  # we send BEGIN ourselves
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
@@ -420,9 +420,9 @@ def _sqlite_engine(url: URL, wait: float, durable: bool, file: SqliteFile) -> En
 def begin_fairly(cursor: Any, wait: float) -> None:
     """Take SQLite's write lock, with a chance that grows with the time waited.
 
-    SQLite's own way of waiting sleeps longer and longer, so who comes late goes first: with 64 writers some wait for
-    many seconds. We ask again after a random pause; the longest pause grows quickly at first, so that a short wait
-    stays short, and then shrinks as we wait, so that nobody is left behind.
+    SQLite itself waits longer after each attempt, which favours late arrivals: with 64 writers some wait for many
+    seconds. We retry after a random pause. Its upper limit grows quickly at first, so that a short wait stays short,
+    and then shrinks with the time waited, so that no writer starves.
     """
     began, longest = time.monotonic(), FIRST_PAUSE
     cursor.execute("PRAGMA busy_timeout=0")
@@ -464,7 +464,7 @@ def _postgresql_engine(url: URL, wait: float, outages: _Outages) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _check(connection: Any, record: Any, _proxy: Any) -> None:
-        """Look whether a connection that lay idle still lives: a server that was restarted is found again."""
+        """Check a connection that was idle, and replace it if the server was restarted."""
         if time.monotonic() - record.info.get("used", math.inf) > IDLE_SECONDS:
             try:
                 engine.dialect.do_ping(connection)

@@ -1,4 +1,4 @@
-"""Plain JSON for columns. No pickle, no blobs; numbers that JSON does not have are written out by name.
+"""Plain JSON for columns. No pickle, no blobs; numbers that JSON lacks are written by name.
 
 JSON has no NaN and no infinities, and each database would treat them differently, so `{"$number": "nan"}` stands for
 them. A dict of the user's that looks like such a mark is wrapped, so that reading gives back what was written.
@@ -18,7 +18,7 @@ MARK, WRAP = "$number", "$dict"
 
 
 def dump(value: Any) -> str:
-    """Write a value as JSON text; refuses what would not come back."""
+    """Write a value as JSON text; refuses values that would not be read back unchanged."""
     try:
         return json.dumps(_marked(value), allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:

@@ -3,8 +3,9 @@
 Tokens only grow, and no wall clock is compared.
 
 A lease has a heartbeat counter. A process that has seen the counter unchanged for the lease time, on its own monotonic
-clock, may take the lease over with the next token (`Watcher`). A holder that is known to be dead loses it at once. A
-write shows its token, and an old token is refused in the same transaction: a worker that was suspended cannot write.
+clock, may take the lease over with the next token (`Watcher`). A holder that is known to be dead loses the lease at
+once. A write shows its token, and an old token is refused in the same transaction: a worker that was suspended cannot
+write.
 
 Locks are taken in this order everywhere: decision lease, lease of a run, row of the study.
 """
@@ -23,7 +24,7 @@ from freezethaw.store.database import Database
 from freezethaw.store.storage import DECIDING, LeaseState, Process, Watcher
 from freezethaw.store.tables import leases, queue
 
-PAUSE = 0.02  # seconds between two looks of who is next; those behind look less often
+PAUSE = 0.02  # seconds between two checks of the queue; processes further back check less often
 LONGEST_PAUSE = 2.0
 TICKET_TIMEOUT = 5.0  # seconds that a free lease waits for the process that is next
 NEAREST = 4  # tickets that are read first
@@ -107,12 +108,12 @@ def beat(connection: Connection, study: int, lease: Lease) -> None:
 
 
 def release(connection: Connection, study: int, lease: Lease) -> None:
-    """Give the lease back. The decision of a run stays pending, and any process may take it over at once."""
+    """Release the lease. The decision of a run stays pending, and any process may take it over at once."""
     _change(connection, study, lease, _RELEASE)
 
 
 def end(connection: Connection, study: int, lease: Lease) -> None:
-    """Give the lease back because the decision is closed."""
+    """Release the lease because the decision is closed."""
     _change(connection, study, lease, _END)
 
 
@@ -130,13 +131,14 @@ def _fields(decision: int, holder: Process) -> dict[str, object]:
 
 # The queue of those who wait for the decision lease: it is granted in the order of asking.
 #
-# Who finds the lease held takes a ticket and looks again and again whether the lease is free and all earlier tickets
-# are gone. A ticket needs no heartbeat: who is next takes a free lease within a fraction of a second, so one that does
-# not is dead or stopped, and is passed over after a while. Tickets of processes that are known to be dead do not count.
+# A process that finds the lease held takes a ticket. It then checks repeatedly whether the lease is free and all
+# earlier tickets are gone. Tickets need no heartbeat: the process that is next takes a free lease within a fraction of
+# a second. If it does not, it is dead or suspended, and its ticket is removed after a while. Tickets of processes that
+# are known to be dead do not count.
 
 
 def next_ticket(connection: Connection, study: int, here: Process) -> int | None:
-    """The ticket that is next; those of processes that are surely dead do not count."""
+    """The first ticket; those of processes that are known to be dead do not count."""
     for most in (NEAREST, None):
         tickets = _tickets(connection, study, most=most)
         living = next((ticket for ticket, holder in tickets if not holder.is_dead(here)), None)
@@ -146,7 +148,7 @@ def next_ticket(connection: Connection, study: int, here: Process) -> int | None
 
 
 def take_if_nobody_waits(connection: Connection, study: int, watcher: Watcher) -> Lease | None:
-    """The decision lease within another transaction, if it is free: else it is waited for later, outside."""
+    """The decision lease, within another transaction, if it is free and the queue is empty; else None."""
     seen = states(connection, study, DECIDING)
     if not seen or seen[0].held or next_ticket(connection, study, watcher.here) is not None:
         return None
@@ -154,7 +156,7 @@ def take_if_nobody_waits(connection: Connection, study: int, watcher: Watcher) -
 
 
 def enter_queue(connection: Connection, study: int, here: Process) -> int:
-    """Take a ticket, and remove those of the dead."""
+    """Take a ticket; remove those of dead processes."""
     for ticket, holder in _tickets(connection, study):
         if holder.is_dead(here):
             leave_queue(connection, ticket)
@@ -191,10 +193,10 @@ def wait_in_queue(
 
 
 class _TicketTimeout:
-    """Notices that the lease is free, and that the one who is next does not take it."""
+    """Detects that the lease is free but the process that is next does not take it."""
 
     def __init__(self) -> None:
-        self._seen: tuple[int, int, int] | None = None  # token and beat of the lease, and who is next
+        self._seen: tuple[int, int, int] | None = None  # token and beat of the lease, and the first ticket
         self._since = 0.0
 
     def expired(self, lease: LeaseState, following: int) -> bool:
@@ -206,9 +208,9 @@ class _TicketTimeout:
 
 
 def _look(connection: Connection, study: int, ticket: int, here: Process) -> tuple[LeaseState, list[int], int]:
-    """The decision lease, the nearest tickets of the living that are ahead, and how many are ahead in all.
+    """The decision lease, the nearest earlier tickets of living processes, and the number of earlier tickets.
 
-    Whether a process lives is looked up for the nearest only: those behind look often, and there may be many.
+    Only the nearest tickets are checked for dead processes: the check is frequent, and there may be many tickets.
     """
     seen = states(connection, study, DECIDING)
     if not seen:

@@ -197,7 +197,7 @@ def _pending(connection: Connection, study: int, by_number: dict[int, Run]) -> t
 
 
 def _last_run(connection: Connection, study: int, number: int, pending: Sequence[Decision]) -> int | None:
-    """The run of the last decision, once that is told."""
+    """The run of the last decision, once it is closed."""
     if not number or any(d.number == number for d in pending):
         return None
     where = (decisions.c.study == study, decisions.c.number == number)
@@ -235,7 +235,7 @@ def _record(row: Row[Any]) -> DecisionRecord:
 
 
 def _basket_entry(entry: Mapping[str, Any]) -> BasketEntry:
-    """An entry as it was written; older versions may have written less."""
+    """An entry as it was written; older versions wrote fewer fields."""
     config, score, chance = entry.get("config", {}), entry.get("score", math.nan), entry.get("chance", math.nan)
     return BasketEntry(entry.get("run"), config, entry.get("epoch", 0), entry.get("to_epoch", 0), score, chance)
 

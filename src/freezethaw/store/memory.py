@@ -235,7 +235,7 @@ class MemoryStorage:
         if not watcher.may_take(self.uid, seen):
             return None
         with self._lock:
-            if self._leases[seen.run] != seen:  # its holder moved, or another was quicker
+            if self._leases[seen.run] != seen:  # its holder sent a heartbeat, or another thread took it
                 return None
             self._leases[seen.run] = replace(seen, token=seen.token + 1, beat=0, held=True, holder=watcher.here)
             if seen.held:
@@ -250,7 +250,7 @@ class MemoryStorage:
             self._leases[lease.run] = replace(state, beat=state.beat + 1)
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back; its decision stays pending."""
+        """Release a lease; its decision stays pending."""
         with self._lock:
             self._leases[lease.run] = replace(self._held(lease), held=False)
 
@@ -330,7 +330,7 @@ class MemoryStorage:
         return decision, Lease(run.number, token, number)
 
     def _forget(self, number: int) -> None:
-        """Drop the basket and the samples of an old decision; newer samples than any decision needs are kept."""
+        """Drop the basket and the samples of an old decision."""
         if number >= 1:
             self._decisions[number - 1] = replace(self._decisions[number - 1], basket=())
             if len(self._samples) > 1:
@@ -360,7 +360,7 @@ class MemoryStorage:
     def _checked_closing(
         self, lease: Lease, close: Closing | None, report: Report | None, checkpoint: Checkpoint | None
     ) -> Run:
-        """The run as it will be; raises where something may not be recorded."""
+        """The run as it will be; raises if anything may not be recorded."""
         rules.check_closing(close)
         self._held(lease)
         decision = self._pending.get(lease.decision)

@@ -234,7 +234,7 @@ def insert_decision(connection: Connection, head: Head, decision: Decision, **ot
 
 
 def _frozen(connection: Connection, head: Head, number: int) -> Run:
-    """A run as far as its row says; its losses are not read, only counted."""
+    """A run without its losses, which are only counted."""
     where = (runs.c.study == head.study, runs.c.run == number)
     row = connection.execute(select(runs.c.config, runs.c.epochs, runs.c.state).where(*where)).one_or_none()
     if row is None:

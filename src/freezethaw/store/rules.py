@@ -1,6 +1,6 @@
 """Rules that the memory and the SQL storage share: pure functions.
 
-What may be recorded, what is said if not, past states, and what may change about the definition of a study.
+What may be recorded, the messages if it may not, past states, and what may change in the definition of a study.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def state_at(run: Run, latest: DecisionRecord | None, epoch: int, at: int, max_e
     return closed_state(closing, epoch, max_epochs)
 
 
-# What may change about the definition of a study when it is continued.
+# What may change in the definition of a study when it is continued.
 #
 # A definition is a plain dict, as `StudyDefinition.to_dict` writes it. Every version is kept, and a decision names its
 # version. No decision depends on `tags`, the disk budget `disk_gb` and the name and hash of the `training`, so they
@@ -123,7 +123,7 @@ def state_at(run: Run, latest: DecisionRecord | None, epoch: int, at: int, max_e
 # not mention them; `stopped` is not, so that running the same command again continues the study.
 
 REQUIRED = ("space", "max_epochs", "direction")
-FIXED = ("direction", "seed")  # with another one it would be another study
+FIXED = ("direction", "seed")  # with another value it would be another study
 TAGS, DISK, TRAINING = "tags", "disk_gb", "training"
 # if a new definition does not mention them
 KEPT = (TAGS, DISK, TRAINING, "checkpoint_folder", "banned", "pinned")
@@ -191,7 +191,7 @@ def _change_text(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> st
     before, after = old.get(key), new.get(key)
     if key == "candidates":
         return f"candidates: {_count(before)} to {_count(after)}"
-    if isinstance(before, dict) and isinstance(after, dict):  # such as the budget: only what is another in it
+    if isinstance(before, dict) and isinstance(after, dict):  # such as the budget: only the entries that differ
         return "; ".join(f"{key} {_change_text(part, before, after)}" for part in _changed(before, after))
     return f"{key}: {before!r} to {after!r}"
 

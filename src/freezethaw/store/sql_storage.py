@@ -168,7 +168,7 @@ class SqlStorage:
         return None
 
     def _take(self, seen: LeaseState, watcher: Watcher) -> Lease | None:
-        # while the database was away no heartbeat could be seen: what was watched before does not count
+        # no heartbeat could be seen while the database was unavailable: earlier observations do not count
         if not watcher.may_take((self.uid, self._database.outages), seen):
             return None
         return self._database.write(lambda connection: leases.take(connection, self._study, seen, watcher.here))
@@ -178,7 +178,7 @@ class SqlStorage:
         self._database.write(lambda connection: leases.beat(connection, self._study, lease), repeatable=True)
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back; its decision stays pending."""
+        """Release a lease; its decision stays pending."""
         self._database.write(lambda connection: leases.release(connection, self._study, lease))
 
     # Writing.

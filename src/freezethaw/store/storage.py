@@ -123,7 +123,7 @@ class Storage(Protocol):
         """The decision lease, if it is available now and nobody waits; else None: ask again with the same watcher."""
 
     def wait_for_decision_lease(self, watcher: Watcher, pause: Callable[[float], object]) -> Lease:
-        """The decision lease, granted in the order of asking. `pause` is called with seconds between two looks."""
+        """The decision lease, granted in the order of asking. `pause` waits for some seconds between two checks."""
 
     def take_over(self, watcher: Watcher) -> tuple[Decision, Lease] | None:
         """A pending decision whose worker is gone, with a new lease; None if there is none."""
@@ -132,7 +132,7 @@ class Storage(Protocol):
         """Advance the heartbeat counter. Raises LeaseLost."""
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back. Its decision stays pending, and any process may take it over at once."""
+        """Release a lease. Its decision stays pending, and any process may take it over at once."""
 
     # Writing.
 
@@ -149,10 +149,10 @@ class Storage(Protocol):
     ) -> tuple[Decision, Lease]:
         """Commit a decision, the lease of its run and the samples after it.
 
-        `basis` is the change of the state that was decided on. `closing` is the lease of a decision, wholly recorded,
-        that ends as told; `checkpoint` is the new checkpoint of that run, and `replaced` are numbers of checkpoints
-        that it replaces. The decision lease is released unless `keep_lease`. Raises LeaseLost if another process
-        decides by now.
+        `basis` is the change of the state that was decided on. `closing` is the lease of a decision, whose losses are
+        all recorded, that ends as told; `checkpoint` is the new checkpoint of that run, and `replaced` are numbers of
+        checkpoints that it replaces. The decision lease is released unless `keep_lease`. Raises LeaseLost if another
+        process decides by now.
         """
 
     def record(
@@ -262,7 +262,7 @@ class Heartbeat:
         self._held, self._lost = set(leases), set[Lease]()
         self._lock, self._leave = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="freezethaw-heartbeat", daemon=True)
-        self.trouble: StoreError | None = None  # of the last beat, if it failed
+        self.trouble: StoreError | None = None  # of the last heartbeat, if it failed
 
     def __enter__(self) -> Heartbeat:
         self._thread.start()
@@ -279,12 +279,12 @@ class Heartbeat:
             return frozenset(self._lost)
 
     def add(self, lease: Lease) -> None:
-        """Beat for this one too."""
+        """Send heartbeats for this lease too."""
         with self._lock:
             self._held.add(lease)
 
     def remove(self, lease: Lease) -> None:
-        """Beat no more for a lease; do so before it is given back."""
+        """Send no more heartbeats for a lease; call this before releasing it."""
         with self._lock:
             self._held.discard(lease)
 
@@ -301,14 +301,14 @@ class Heartbeat:
             self.trouble = None
         except LeaseLost:
             with self._lock:
-                if lease in self._held and not self._leave.is_set():  # else its holder gave it back meanwhile
+                if lease in self._held and not self._leave.is_set():  # else its holder released it meanwhile
                     self._lost.add(lease)
                 self._held.discard(lease)
         except StoreError as error:
-            self.trouble = error  # a server that is away for a moment: the next beat may get through
+            self.trouble = error  # the server may be unavailable for a moment only
 
 
-# Which process holds a lease, and whether it is surely dead.
+# The process that holds a lease, and whether it is known to be dead.
 #
 # Only a process of the same boot and the same process namespace can be looked up by its number; two containers of one
 # machine share the boot but not the numbers. The start time tells a process from a later one with a recycled number.
@@ -325,12 +325,12 @@ class Process:
 
     @classmethod
     def current(cls) -> Process:
-        """The one that asks."""
+        """The process that calls this."""
         pid = os.getpid()
         return cls(printable(socket.gethostname()), _boot(), pid, _started(pid) or "")
 
     def is_dead(self, here: Process) -> bool:
-        """Whether it has surely ended, as far as `here` can tell; False where it cannot."""
+        """Whether it is known to have ended, seen from process `here`; False if that is unknown."""
         if not self.boot or self.boot != here.boot or not self.started:
             return False
         return _started(self.pid) != self.started
@@ -350,7 +350,7 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process started; None where there is none that still runs."""
+    """When a process started; None if it does not run."""
     if sys.platform == "darwin":
         state, _, started = _output("/bin/ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)).partition(" ")
         return None if state[:1] in ("", "Z") else started.strip()
@@ -358,7 +358,7 @@ def _started(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before may hold blanks and brackets
+    fields = stat.rpartition(")")[2].split()  # the name before it may contain blanks and brackets
     return None if fields[0] in "ZX" else fields[19]
 
 

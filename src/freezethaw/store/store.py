@@ -24,8 +24,8 @@ class Store:
     """Studies in a SQLite file or on a PostgreSQL server.
 
     `wait`: seconds to wait for a lock, or for a database that is away, before giving up. `create`: make a store where
-    there is none; else nothing is written, except that a store of an older version is migrated. `known`: somebody has
-    reached it at this URL, so that it is waited for already when it is opened.
+    there is none; else nothing is written, except that a store of an older version is migrated. `known`: the store was
+    reached at this URL before, so opening waits for it if it is unavailable.
     """
 
     def __init__(self, url: str | Path, wait: float = WAIT_SECONDS, create: bool = True, known: bool = False) -> None:
@@ -62,7 +62,7 @@ class Store:
             found = study_rows.find(connection, name)
             if found is None:
                 self._database.lock_names(connection)
-                found = study_rows.find(connection, name)  # another process may have been quicker
+                found = study_rows.find(connection, name)  # another process may have created it meanwhile
             if found is None:
                 return study_rows.create(connection, name, checked)
             study_rows.amend(connection, rows.lock_study(connection, found[0]), name, checked)

@@ -271,7 +271,7 @@ def _locked(database: Database, connection: Connection, change: Callable[[Connec
 
 
 def _create(connection: Connection) -> int:
-    found = _version(connection)  # another process may have been quicker
+    found = _version(connection)  # another process may have done it meanwhile
     if found is None:
         metadata.create_all(connection)
         connection.execute(insert(meta).values(key="schema_version", value=str(SCHEMA_VERSION)))
@@ -295,7 +295,7 @@ MIGRATIONS = {
 
 
 def _migrate(connection: Connection) -> int:
-    found = _version(connection) or 0  # another process may have been quicker
+    found = _version(connection) or 0  # another process may have done it meanwhile
     while found in MIGRATIONS:
         for statement in MIGRATIONS[found]:
             connection.execute(text(statement))
