@@ -21,8 +21,8 @@ from freezethaw.study import StudySession
 
 Callback = Callable[[Notice], object]
 CALLBACK_FAILED = "callback failed"
-ANNOUNCED = (NOT_SAVED, CHANGED)  # kinds of events that whoever called `tune` must be told at once
-ANNOUNCE_PAUSE = 1.0  # seconds between two looks for them
+ANNOUNCED = (NOT_SAVED, CHANGED)  # kinds of events that are printed at once
+ANNOUNCE_PAUSE = 1.0  # seconds between two checks for them
 
 
 class Callbacks:
@@ -41,7 +41,7 @@ class Callbacks:
 
     @contextmanager
     def until_the_end(self) -> Iterator[Callable[[str], None]]:
-        """Report the rest when this context is left, and why the study ended: call what it yields with the reason."""
+        """At the end of this context, report the rest, and the reason that was passed to the yielded function."""
         reason = ["interrupted"]
         try:
             yield lambda text: reason.__setitem__(0, text)
@@ -49,7 +49,7 @@ class Callbacks:
             reason = [str(error) or described(error)]
             raise
         finally:
-            with suppress(StoreError):  # that the database is away was reported already
+            with suppress(StoreError):  # an unavailable database was reported already
                 self.update()
             self._call(Notice("ended", text=reason[0]))
 
@@ -139,7 +139,7 @@ class Announcements:
 def observed(
     session: StudySession, callbacks: Sequence[Callback], progress: bool | None
 ) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
-    """Functions to call again and again, and once with why the study ended: all of this for `tune`.
+    """Everything that `tune` shows: yields a function to call repeatedly, and one to call with the reason at the end.
 
     `progress`: whether to show a display; None: on a terminal and in a notebook.
     """

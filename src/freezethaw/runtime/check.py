@@ -1,6 +1,6 @@
-"""Does a training survive being frozen? Train, freeze, kill, thaw in a fresh process, and compare with no interruption.
+"""Check whether a training survives a freeze: train, freeze, kill, thaw in a new process, compare with no interruption.
 
-When something differs, a few more processes find out why.
+If anything differs, a few more processes find the cause.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from freezethaw.trainers.command import CommandTrainer
 from freezethaw.trainers.importing import NamedTrainer
 
 What = Literal["training", "epochs", "losses", "state"]
-TOLERANCE = 1e-6  # of losses, relative: processors may add up in another order
+TOLERANCE = 1e-6  # of losses, relative: the order of additions may differ between processors
 
 OPTIMISER = (
     "what the next epoch needs is not all in the checkpoint: most often the optimiser's state (momentum, Adam's "
@@ -87,9 +87,9 @@ def check(
     limit: float | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> CheckReport:
-    """Train `epochs` epochs, once as they come and once frozen, killed and thawed half way; compare.
+    """Train `epochs` epochs, once without interruption and once frozen, killed and thawed half way; compare.
 
-    `say` is told what is being trained: that may take as long as so many epochs take.
+    `say` is called with a description of what is being trained.
     """
     if epochs < 2:
         raise TrainingError(f"a check needs at least 2 epochs, not {epochs}")
@@ -124,7 +124,7 @@ class _Comparison:
     say: Callable[[str], object]
 
     def findings(self) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-        """What differs, with its usual cause, and what is only to be remarked."""
+        """What differs, with its usual cause, and remarks."""
         whole, before, after, half = self.whole, self.before, self.after, self.half
         broken = self._broken()
         if broken is not None:
@@ -145,7 +145,7 @@ class _Comparison:
         return (Finding("losses", text, cause), *state), ()
 
     def _of_states(self, again: Part) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-        """The same where the losses agree: only what was saved can differ."""
+        """Findings if the losses agree: only saved files can differ."""
         files = changed(self.whole.saved, self.after.saved)
         restless = [name for name in files if again.saved.get(name) != self.after.saved.get(name)]
         lost = [name for name in files if name not in restless]

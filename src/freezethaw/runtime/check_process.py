@@ -1,7 +1,7 @@
-"""Parts of a training, each in a process of its own, so that nothing survives in memory between them.
+"""Train parts of a run, each in a process of its own, so that nothing is left in memory between them.
 
 `CheckProcess` starts them as `python -m freezethaw.runtime.check_process request.json`; the second half of this module
-is what then trains. What a training saved is compared file by file; nothing is unpickled.
+runs there. What a training saved is compared file by file; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Part:
     losses: tuple[float, ...]
     error: str = ""
     saved: Mapping[str, str] = field(default_factory=dict)  # file -> content hash, at the end
-    saved_half: Mapping[str, str] | None = None  # the same where an uninterrupted training passes the freeze
+    saved_half: Mapping[str, str] | None = None  # the same at the epoch of the freeze, of an uninterrupted training
     folder: Path = Path()
 
 
@@ -187,7 +187,7 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def changed(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """Files that only one has, or whose content hashes differ."""
+    """Files that only one of the two has, or whose content hashes differ."""
     return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 

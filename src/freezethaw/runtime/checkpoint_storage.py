@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from freezethaw.errors import CheckpointError
 
 PARTIAL = ".writing-"
-PROBE = 1 << 20  # bytes that a disk must take, or it is full
+PROBE = 1 << 20  # bytes; a disk that cannot store them is full
 BLOCK = 1 << 20
 
 
@@ -47,7 +47,7 @@ class CheckpointStorage(Protocol):
         """Remove a checkpoint, if it is there."""
 
     def names(self, home: str) -> list[str]:
-        """Everything in the folder `home`, finished or not."""
+        """Everything in the folder `home`, complete or not."""
 
     def temporary(self, home: str) -> Path:
         """A local folder for copies of what is in `home`."""
@@ -70,7 +70,7 @@ class LocalCheckpointStorage:
             raise CheckpointError(f"cannot store checkpoints in {self.root}: {error.strerror}") from error
 
     def write(self, name: str, save: Callable[[Path], object]) -> Contents:
-        """Write beside, sync, rename."""
+        """Write under a temporary name, sync, rename."""
         place = self.root / name
         changed = [place.parent]  # folders with a new name in them
         while not changed[-1].exists():
@@ -109,7 +109,7 @@ class LocalCheckpointStorage:
         return sorted(f"{home}/{path.name}" for path in folder.iterdir()) if folder.is_dir() else []
 
     def temporary(self, home: str) -> Path:
-        """Beside the checkpoints, where leftovers are found later."""
+        """A folder beside the checkpoints, where `clean` finds leftovers."""
         (self.root / home).mkdir(parents=True, exist_ok=True)
         return self.root / home
 
@@ -184,7 +184,7 @@ class RemoteCheckpointStorage:
 
 
 def files(folder: Path) -> list[tuple[str, Path]]:
-    """Relative names and paths of all files, in order; anything else than a plain file is refused, never opened."""
+    """Relative names and paths of all files, sorted; raises for anything that is not a plain file."""
     found: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(folder, onerror=_raise):
         for name in (*folders, *names):
@@ -196,7 +196,7 @@ def files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def examine(folder: Path, copy_to: Path | None = None, sync: bool = False) -> Contents:
-    """Hash a folder. `copy_to`: copy it at the same time, so that what was hashed is what is read later."""
+    """Hash a folder. `copy_to`: copy it at the same time, so that exactly the hashed bytes are read later."""
     total, size, found = hashlib.sha256(), 0, files(folder)
     for name, path in found:
         target = None if copy_to is None else copy_to / name
@@ -227,7 +227,7 @@ def _blocks(path: Path, target: Path | None, sync: bool) -> Iterator[bytes]:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether the disk of a folder really has no space left, whatever an error says."""
+    """Whether the disk of a folder has no space left, tested by writing."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(PROBE))

@@ -51,7 +51,7 @@ class Loaded:
 
 
 def home_of(study: Storage) -> str:
-    """The name of a study's folder, for its checkpoints and its logs: no other study has it."""
+    """The unique name of a study's folder, for its checkpoints and its logs."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study.name)[:40].strip("-")
     return f"{readable or 'study'}-{study.uid[:16]}"
 
@@ -63,7 +63,7 @@ class CheckpointManager:
         self._study, self._files = study, storage_at(folder, study.durable)
         self._allowed = None if gb is None else int(gb * GB)
         self._open: set[str] = set()  # copies that are in use
-        self._warned = False  # that the budget is too small
+        self._warned = False  # whether an event says that the budget is too small
         self._home = home_of(study)
 
     def save(self, lease: Lease, epoch: int, save: Save) -> Checkpoint:
@@ -103,7 +103,7 @@ class CheckpointManager:
     def load(self, lease: Lease) -> Iterator[Loaded | None]:
         """A verified copy of the newest good checkpoint of a run, within the context; None if there is none.
 
-        One that is damaged, missing or of another run is marked so, with an event, and never returned.
+        One that is damaged, missing or of another run is recorded as such, with an event, and never returned.
         """
         if not self._study.checkpoints(lease.run):
             yield None
@@ -152,8 +152,8 @@ class CheckpointManager:
     def evict(self, relevance: Relevance) -> tuple[Checkpoint, ...]:
         """Remove checkpoints of the runs least likely to be thawed until the rest is within the budget.
 
-        `relevance` is called only if disk space is short, and after the list was read: what other workers save
-        meanwhile is not considered.
+        `relevance` is called only if disk space is short, and after the list was read: checkpoints that other
+        workers save meanwhile are not considered.
         """
         kept = () if self._allowed is None else self._study.checkpoints()
         if self._allowed is None or sum(c.bytes for c in kept) <= self._allowed:
@@ -182,7 +182,7 @@ class CheckpointManager:
                 copy.mkdir()
                 self._verify(record, copy)
             except (CheckpointError, FileNotFoundError, NotADirectoryError) as error:
-                if not folder.is_dir():  # whoever took the run over has cleaned up
+                if not folder.is_dir():  # the worker that took the run over has cleaned up
                     self._study.beat(lease)  # raises LeaseLost
                     raise
                 self._study.drop_checkpoints([record.number], "damaged", lease)
@@ -206,7 +206,7 @@ class CheckpointManager:
             )
 
     def _remove(self, record: Checkpoint) -> None:
-        if NAME.fullmatch(record.place):  # whatever storage says, nothing else is removed
+        if NAME.fullmatch(record.place):  # only names of checkpoints are ever removed
             self._files.remove(record.place)
 
     def _of_run(self, run: int) -> str:
@@ -248,9 +248,9 @@ class _Kept:
 
 
 class ModelCache:
-    """The models of the last few frozen runs, in memory; the least recently used goes first.
+    """The models of the last few frozen runs, in memory; the least recently used is dropped first.
 
-    A cache that saves loading, never the only copy. A model belongs to one checkpoint, known by run, epoch and content
+    It saves loading and is never the only copy. A model belongs to one checkpoint, known by run, epoch and content
     hash. It is used only if that is still the newest checkpoint of the run, so a run that another worker has advanced
     since is never taken from here.
     """
@@ -271,7 +271,7 @@ class ModelCache:
             self._kept.popitem(last=False)
 
     def take(self, run: int, newest: Checkpoint | None) -> object | None:
-        """The model of a run that continues from its newest checkpoint; None if it is not here, or of another one.
+        """The model of a run that continues from its newest checkpoint; None if it is not cached for this checkpoint.
 
         It leaves the cache: from now on it is trained, and no longer equals what was saved.
         """

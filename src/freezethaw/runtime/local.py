@@ -30,7 +30,7 @@ from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train
 
 POLL = 0.1
-SLOW = 5.0  # seconds until it is said what is waited for
+SLOW = 5.0  # seconds until a message says what `tune` is waiting for
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Process:
     """A worker process."""
 
     process: subprocess.Popen[bytes]
-    ending: int  # a pipe through which it says how it ended
+    ending: int  # a pipe through which it sends how it ended
 
     def close(self) -> None:
         """Close the pipes."""
@@ -102,7 +102,7 @@ class LocalEngine:
             check_failures(session)
 
     def _ended(self) -> list[tuple[int, subprocess.Popen[bytes], Ending | None]]:
-        """Workers that have ended since, and how, if they said so."""
+        """Workers that have ended since, and how, if they sent it."""
         found = []
         for number, worker in list(self._processes.items()):
             if worker.process.poll() is not None:

@@ -57,7 +57,7 @@ class Progress:
         self._last_update = self._clock()
         try:
             self._show(session)
-        except SystemExit:  # of the terminal library, if nobody reads the output any more: no reason to end a training
+        except SystemExit:  # raised by the terminal library if the output is closed: no reason to end a training
             self._broken = True
 
     def _show(self, session: StudySession) -> None:
@@ -131,14 +131,14 @@ class Progress:
 
 
 def progress_bar(done: float, total: float) -> Table:
-    """A bar on a line of its own: in a group of lines, the bar of the library would be glued to the next line."""
+    """A bar on a line of its own: in a group of lines, the library's bar would continue on the next line."""
     table = Table.grid()
     table.add_row(ProgressBar(total=total, completed=min(done, total), width=60))
     return table
 
 
 def _why(session: StudySession, run: Run) -> str:
-    """The first line of what was recorded of a failure."""
+    """The first line of the event of a failure."""
     found = [event.text for event in session.events(FAILED) if event.run == run.number]
     return found[-1].partition("\n")[0] if found else ""
 
@@ -151,7 +151,7 @@ def _notebook_display() -> Callable[[str, StudyState], None]:
     handle = shown.display(shown.HTML("starting …"), display_id=True)
 
     def show(name: str, state: StudyState) -> None:
-        if handle is not None:  # it is None if this process has the library but is no kernel
+        if handle is not None:  # None if the library is installed but this process is no kernel
             handle.update(shown.HTML(study_html(name, state)))
 
     return show

@@ -60,14 +60,14 @@ class RayEngine:
 @dataclass(frozen=True)
 class _Worker:
     actor: Any
-    who: Any  # a future of its name, ready once it has been placed
-    work: Any  # a future of how it ended
+    who: Any  # a future with its name, ready once it is placed
+    work: Any  # a future with how it ended
 
 
 class RayWorker:
-    """One worker, as an actor. It is created in the main thread of its process, and works in another one.
+    """One worker, as an actor. It is created in the main thread of its process and trains in another thread.
 
-    SIGTERM and SIGUSR1, with which machines announce their end, make it save and leave.
+    SIGTERM and SIGUSR1, which schedulers send before they take a machine away, make it save and leave.
     """
 
     def __init__(self, spec: WorkerSpec, message: bytes, home: str | None = None) -> None:
@@ -79,7 +79,7 @@ class RayWorker:
                 os.chdir(home)
 
     def who(self) -> str:
-        """As its leases name it."""
+        """Its name in leases."""
         return str(Process.current())
 
     def work(self) -> tuple[int, str]:
@@ -139,7 +139,7 @@ class RayWorkers:
             raise StudyError(said)
         if code == LEFT:
             self._start(number)
-        elif code == FINISHED:  # the others will notice too, except those that have not started
+        elif code == FINISHED:  # the other workers will notice too, except those that have not started
             for other in [n for n, m in self._workers.items() if not self._placed(m)]:
                 self._ray.kill(self._workers.pop(other).actor)
 
@@ -219,7 +219,7 @@ class RayWorkers:
 
 
 def library() -> Any:
-    """Ray, imported here and nowhere else. Its authentication by token is on unless the user said otherwise.
+    """The only import of Ray. Its authentication by token is on unless the user said otherwise.
 
     Ray reads how on import. Where the user has imported it before, it decides by itself when a cluster is started: a
     new one on this machine has tokens.

@@ -1,7 +1,7 @@
-"""The training function: how it is sent to a worker process, and how another version of it is noticed.
+"""The training function: how it is sent to a worker process, and how a changed version is detected.
 
 It is sent by name if it can be imported, else by value: through a pipe from the parent to its own child, with
-cloudpickle, and never stored. Of its source a hash is stored: that other code trains a study is an event.
+cloudpickle, and never stored. A hash of its source is stored: if it changes during a study, an event is recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from freezethaw.trainers import ClassTrainer, CommandTrainer, NamedTrainer, Trai
 from freezethaw.trainers.importing import importing
 
 CHANGED = "training changed"  # the kind of event
-LARGEST_FILE = 1_000_000  # bytes of a file named by a command that is taken for its source
+LARGEST_FILE = 1_000_000  # bytes; larger files named by a command are not part of its source
 
 
 def dumps(function: Callable[..., Any]) -> dict[str, str]:
@@ -87,11 +87,11 @@ def _loads(what: dict[str, str]) -> Callable[..., Any]:
     return cloudpickle.loads(base64.b64decode(what["code"]))  # type: ignore[no-any-return]
 
 
-# Which code trains a study.
+# Which training a study has.
 
 
 def check_training(study: Storage, train: Train) -> str:
-    """Remember what trains a study; if something else did before, record an event and return its text."""
+    """Record which training a study has; if it changed, record an event and return its text."""
     new, old = fingerprint(train), study.load().definition.get("training")
     if not new or new == old:
         return ""
@@ -110,7 +110,7 @@ def fingerprint(train: Train) -> dict[str, str]:
     """The name of a training and the hash of its source; empty if the source is not known."""
     try:
         name, source = _source(train)
-    except (OSError, TypeError, SyntaxError, TokenError, IndexError, TrainingError):  # typed in, or written in C
+    except (OSError, TypeError, SyntaxError, TokenError, IndexError, TrainingError):  # interactive, or written in C
         return {}
     return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
 
@@ -130,7 +130,7 @@ def _source(train: object) -> tuple[str, str]:
             name, source = _source(train.func)
             return name, f"{source}\0{train.args!r}\0{sorted(train.keywords.items())!r}"
     found: object = inspect.unwrap(train) if callable(train) else train
-    if isinstance(found, FunctionType) and found.__name__ == "<lambda>":  # its lines have more than itself on them
+    if isinstance(found, FunctionType) and found.__name__ == "<lambda>":  # its lines may contain more
         return found.__qualname__, _instructions(found.__code__)
     if not (inspect.isroutine(found) or inspect.isclass(found)):
         found = type(found)

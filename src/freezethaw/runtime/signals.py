@@ -20,11 +20,11 @@ Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 _replaced: list[dict[signal.Signals, Handler]] = []  # handlers that were there before ours
 TIMEOUT = "timeout"
 TIMED_OUT = 5  # exit code of a process whose training hung
-GRACE = 10.0  # seconds after which a process is ended from outside Python: its training lets no other thread run
+GRACE = 10.0  # seconds after which a process is ended from outside Python, if its training blocks all other threads
 
 
 class Leaving:
-    """Whether to stop, and why. Call it to ask."""
+    """Whether to stop, and why. Call the object to check."""
 
     def __init__(self) -> None:
         self._flag = threading.Event()
@@ -83,7 +83,7 @@ def _restore(handlers: dict[signal.Signals, Handler]) -> None:
 
 
 def _forget() -> None:
-    """In a forked process: helpers of a training (that load data, for example) must end at a signal."""
+    """In a forked process: subprocesses of a training (data loaders, for example) must end at a signal."""
     while _replaced:
         _restore(_replaced.pop())
 
@@ -91,7 +91,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-# Nothing in Python can interrupt a training that hangs except the end of its process.
+# A training that hangs can be interrupted only by ending its process.
 
 
 class EpochTimeout:

@@ -1,7 +1,7 @@
-"""Why worker processes died, and what follows: a run that kills its workers has failed; a study where all die ends.
+"""Why worker processes died: a run that kills its workers has failed, and if all workers die the study ends.
 
-A crash (a segmentation fault, an exit with whatever code) and a kill by the system for lack of memory are attributed
-to the run; SIGKILL from anyone else is not. The cause is known to the process that started the worker; elsewhere it
+A crash (a segmentation fault, an exit with any code) and a kill by the system for lack of memory are attributed
+to the run; SIGKILL from elsewhere is not. The cause is known to the process that started the worker; elsewhere it
 stays unknown.
 """
 
@@ -22,20 +22,20 @@ Cause = Literal["crashed", "out of memory", "killed", "unknown"]
 DIED = "worker died"  # events of this kind say how
 MOST_DEATHS = 20  # of workers in a row without an epoch between
 CRASHES = 3  # in the same epoch of a run: it has failed
-UNEXPLAINED = 10  # deaths in the same epoch of a run, whatever the cause: that is no coincidence
-RECENT = 30.0  # seconds from the system's choice of a process until that is gone
-STATISTICS = Path("/proc/vmstat")  # of Linux; it counts the processes killed for lack of memory
+UNEXPLAINED = 10  # deaths in the same epoch of a run, whatever the cause
+RECENT = 30.0  # seconds that the system may take to end a process it has chosen
+STATISTICS = Path("/proc/vmstat")  # on Linux: counts the processes killed for lack of memory
 OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class WorkerFailures:
-    """Records deaths of workers as events: a worker that takes a run over reads there why its worker died."""
+    """Records deaths of workers as events: a worker that takes a run over reads the cause there."""
 
     def __init__(self, session: StudySession) -> None:
         self._session, self._epochs, self._deaths = session, _epochs(session), 0
 
     def add(self, number: int, holder: str, how: str, why: Cause, see: str) -> None:
-        """Worker `number` died; `holder` as its leases name it, `see`: where more is to be found.
+        """Worker `number` died; `holder`: its name in leases; `see`: where to find more.
 
         Raises StudyError after too many deaths in a row without an epoch between.
         """
@@ -52,7 +52,7 @@ def _epochs(session: StudySession) -> int:
 
 
 class MemoryKills:
-    """Notices when the system kills a process, any process, for lack of memory. Call `update` often."""
+    """Detects that the system killed any process for lack of memory. Call `update` often."""
 
     def __init__(self) -> None:
         self._count, self._risen = _memory_kills(), -RECENT
@@ -65,7 +65,7 @@ class MemoryKills:
         self._count = count
 
     def recent(self) -> bool:
-        """Whether there was one."""
+        """Whether a process was killed recently."""
         self.update()
         return time.monotonic() - self._risen < RECENT
 
@@ -95,7 +95,7 @@ def manner(code: int, why: Cause) -> str:
 
 
 def verdict(run: int, epoch: int, causes: Sequence[Cause]) -> tuple[str, Closing] | None:
-    """Whether a run has failed in which workers died one after the other in the same epoch: the message, or None."""
+    """Whether a run has failed because workers died repeatedly in the same epoch: the message, or None."""
     blamed = [why for why in causes if why in ("crashed", "out of memory")]
     if len(blamed) >= CRASHES:
         memory = "out of memory" in blamed

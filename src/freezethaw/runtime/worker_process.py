@@ -1,7 +1,7 @@
 """A worker process: trains until the study ends or it is asked to stop.
 
 It is started by hand as `freezethaw worker`, on any machine, or by the engine of local processes, which sends the
-training function through a pipe. Everything that a training prints goes into a file for each run.
+training function through a pipe. The output of a training is written to a file for each run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from freezethaw.study import StudySession
 from freezethaw.trainers.protocol import Train, TrainingRun
 
 # how a worker ended: the study has ended; it was asked to stop; it cannot work (and signals.TIMED_OUT). They are
-# exit codes too, but a training may end its process with any of them: only what the worker itself says counts.
+# exit codes too, but a training may exit with any of them, so only what the worker itself sends counts.
 FINISHED, LEFT, BROKEN = 0, 3, 4
 STORE = "FREEZETHAW_STORE"  # in the environment: the URL of the store
 LISTEN = 1.0  # seconds between two checks whether the parent is alive
@@ -51,19 +51,19 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a worker ended, as it said itself. One that said nothing died."""
+    """How a worker ended, as sent by itself. A worker that sent nothing died."""
 
     code: int
     message: str = ""
 
     def send(self, pipe: int) -> None:
-        """Tell the process that started this one, before the end."""
-        with contextlib.suppress(OSError):  # it is gone
+        """Send it to the process that started this one."""
+        with contextlib.suppress(OSError):  # the process is gone
             os.write(pipe, json.dumps([self.code, self.message[:10_000]]).encode())
 
     @classmethod
     def receive(cls, pipe: int) -> Ending | None:
-        """What a worker that has ended said last; a process that a training left behind may keep the pipe open."""
+        """What an ended worker sent; a process that a training left behind may keep the pipe open."""
         os.set_blocking(pipe, False)
         try:
             return cls(*json.loads(os.read(pipe, 1 << 16)))
@@ -73,7 +73,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What a worker has done."""
+    """What a worker did."""
 
     reason: str  # why it ended
     epochs: int  # that it trained
@@ -100,14 +100,14 @@ def work(
 
 
 def arguments_of(spec: WorkerSpec) -> list[str]:
-    """What `work_from_pipe` reads, except the store, which stays hidden from other users of the machine."""
+    """What `work_from_pipe` reads, except the store's URL, which other users of the machine must not see."""
     words = {"name": spec.name, "folder": spec.folder, "gb": spec.checkpoints.gb, "every": spec.checkpoints.every}
     words |= {"in-memory": spec.checkpoints.in_memory, "epoch-limit": spec.epoch_limit, "grace": spec.grace}
     return [f"--{key}={value}" for key, value in words.items() if value is not None]
 
 
 def work_from_pipe(arguments: Sequence[str]) -> int:
-    """A worker of the engine, whose training comes through standard input; returns the exit code."""
+    """Run a worker of the engine, which receives its training through standard input; returns the exit code."""
     parser = argparse.ArgumentParser(prog="freezethaw worker --pipe")
     for name, kind in (("name", str), ("folder", str), ("gb", float), ("every", int), ("in-memory", int)):
         parser.add_argument(f"--{name}", type=kind)
@@ -151,7 +151,7 @@ def _own_input() -> io.BufferedReader:
 
 
 def logged(train: Train, folder: Path) -> Train:
-    """The same training, with everything that it and its children print in a file for each run."""
+    """The same training, with its output and that of its child processes written to a file for each run."""
 
     def train_logged(run: TrainingRun) -> object:
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def _printing_to(file: int) -> Iterator[None]:
 def _watch_parent(pipe: int, parent: int, leaving: Leaving, grace: float | None) -> None:
     """Stop when the parent is gone: its end of the pipe closes, or this process has another parent.
 
-    With `grace`, end a training that does not come back: nobody else would.
+    With `grace`, end a training that does not return: nothing else would.
     """
     while os.getppid() == parent:
         if select.select([pipe], [], [], LISTEN)[0] and not os.read(pipe, 1):

@@ -1,4 +1,4 @@
-"""A study: ask which run to advance, tell what came of it."""
+"""A study: ask which run to advance, tell its losses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Study:
     Without a `store` the study lives in this process. (`store`, `name`) identifies a study in a database: the same call
     again continues it, from any number of processes. No decision depends on a clock.
 
-    `metric` is the name of what is told, used wherever it is shown. `bounds`, such as (0, None) or (0, 1), are values
+    `metric` is the name of the reported value, wherever it is shown. `bounds`, such as (0, None) or (0, 1), are values
     that it can never leave, and that no forecast leaves.
 
     `repeats`: how often a configuration may be started, each time as a run of its own with its own seed, for trainings
@@ -269,16 +269,16 @@ def read(study: Study | StudyReader) -> StudyReader:
     return study if isinstance(study, StudyReader) else StudyReader(session_of(study))
 
 
-# What a user tells is checked completely before anything is recorded.
+# Losses are checked completely before anything is recorded.
 
 
 def parse_losses(losses: object, seconds: object, granted: int, first_epoch: int = 1) -> Report:
     """A report from a number, or a list of 1 to `granted` numbers of which only the last may be not finite."""
     values = _numbers(losses, "losses")
     if not values:
-        raise TellError("no losses were told; use cancel(decision) if there are none")
+        raise TellError("no losses were given; use cancel(decision) if there are none")
     if len(values) > granted:
-        raise TellError(f"{len(values)} losses were told, but the decision grants {granted} epoch(s)")
+        raise TellError(f"{len(values)} losses were given, but the decision grants {granted} epoch(s)")
     finite = [math.isfinite(v) for v in values]
     if not all(finite[:-1]):
         place = finite.index(False) + 1
@@ -299,7 +299,7 @@ def _seconds(seconds: object, count: int) -> tuple[float, ...]:
     if len(values) == 1:
         return (values[0] / count,) * count  # one number is the time of all epochs together
     if len(values) != count:
-        raise TellError(f"{count} losses but {len(values)} seconds were told; tell their total or one for each")
+        raise TellError(f"{count} losses but {len(values)} seconds were given; give their total or one for each")
     return tuple(values)
 
 

@@ -60,7 +60,7 @@ class TrialRegistry:
         self.outcomes: dict[str, Outcome] = {}  # of failed trials
         self._died: set[int] = set()  # runs that once died before their first epoch
         self._early_failures = 0  # consecutive trials that failed before their first epoch
-        self._idle = False  # the study has no decision until the next loss is told
+        self._idle = False  # the study has no decision until the next loss is reported
         self._end_reason: str | None = None  # why the study has ended
         self.cancel_pending()
 
@@ -103,7 +103,7 @@ class TrialRegistry:
         """Whether this trial will never be resumed."""
         if self.assigned(trial):
             return False
-        known = session_of(self.study).state  # as last read: Tune asks about all paused trials again and again
+        known = session_of(self.study).state  # as last read: Tune asks about all paused trials frequently
         return self.finished or trial not in self._runs or known.run(self._runs[trial]).state in ENDED
 
     # Events from Tune.
@@ -137,7 +137,7 @@ class TrialRegistry:
         self.close(trial)
 
     def close(self, trial: str, outcome: Outcome = "interrupted") -> None:
-        """Remove a trial that has ended. Its losses are told to the study; without any, its decision is cancelled."""
+        """Remove a trial that has ended. Its losses are recorded; without any, its decision is cancelled."""
         assignment, run = self._assignments.get(trial), self._runs.get(trial)
         if assignment is not None and assignment.losses:
             self._tell(trial)
@@ -188,7 +188,7 @@ class TrialRegistry:
     # Decisions of the study.
 
     def _decide(self) -> None:
-        """Ask until every worker has a decision or the study has none to give."""
+        """Ask until every worker has a decision or the study has none."""
         if not self._assignments and not self._starts:
             self._idle = False
         while not self._idle and len(self._assignments) + len(self._starts) < self.workers:
