@@ -45,7 +45,7 @@ class Slurm:
         else:
             os.kill(int((self._steps / str(task)).read_text()), number)
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """Start again what was requeued; whether any task still runs."""
         for task, job in list(self._jobs.items()):
             if job.poll() is not None:

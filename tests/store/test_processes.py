@@ -32,9 +32,7 @@ def test_a_killed_child_that_nobody_has_waited_for_is_dead():
     process = Process(here.host, here.boot, child.pid, _started(child.pid))
     assert not process.is_dead(here)
     child.kill()
-    end = time.monotonic() + 240
     while not process.is_dead(here):  # a zombie by now
-        assert time.monotonic() < end
         time.sleep(0.01)
     child.wait()
     assert process.is_dead(here)

@@ -15,7 +15,7 @@ class Bench:
         self.folder, self.config, self.seed = Path(folder), config or {"rate": 0.1}, seed
         self.reported, self.metrics, self.saved = [], [], None
 
-    def sit(self, train, ends, leaving=lambda: False):
+    def train(self, function, ends, leaving=lambda: False):
         """One start or thaw: decisions up to each of `ends`, one after the other, and then the run is frozen."""
         before = len(self.reported)
         ends = list(ends)
@@ -39,7 +39,7 @@ class Bench:
 
         run = TrainingRun(1, self.config, self.seed, before, self.saved, advance, ends[0])
         run.leaving = leaving
-        train(run)
+        function(run)
         return self.reported[before:]
 
 

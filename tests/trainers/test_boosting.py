@@ -52,7 +52,7 @@ def sat(folder, ends, train, options):
     folder.mkdir()
     bench = Bench(folder, seed=5)
     for end in ends:
-        bench.sit(lambda run: train(run, **options), [end])
+        bench.train(lambda run: train(run, **options), [end])
     return bench
 
 
@@ -78,7 +78,7 @@ def test_the_seed_is_that_of_the_run(tmp_path):
     losses = []
     for seed in (1, 2):
         (tmp_path / str(seed)).mkdir()
-        losses += Bench(tmp_path / str(seed), seed=seed).sit(lambda run: with_xgboost(run, subsample=0.5), [1])
+        losses += Bench(tmp_path / str(seed), seed=seed).train(lambda run: with_xgboost(run, subsample=0.5), [1])
     assert losses[0] != losses[1]
 
 
@@ -86,18 +86,18 @@ def test_the_seed_is_that_of_the_run(tmp_path):
 def test_a_checkpoint_is_never_executed(tmp_path, library):
     train, _ = TRAININGS[library]
     bench = Bench(tmp_path)
-    bench.sit(train, [1])
+    bench.train(train, [1])
     [file] = bench.saved.iterdir()
     file.write_bytes(exploit(tmp_path / "executed"))
     with pytest.raises((UnicodeDecodeError, lightgbm.basic.LightGBMError)):  # XGBoost quotes what it cannot read
-        bench.sit(train, [2])
+        bench.train(train, [2])
     assert not (tmp_path / "executed").exists()
 
 
 def test_what_cannot_be_done(tmp_path):
     with pytest.raises(TrainingError, match="LightGBM cannot continue a 'dart' booster"):
-        Bench(tmp_path).sit(lambda run: with_lightgbm(run, boosting="dart"), [1])
+        Bench(tmp_path).train(lambda run: with_lightgbm(run, boosting="dart"), [1])
     with pytest.raises(TrainingError, match=r"evals=.* is required"):
-        Bench(tmp_path).sit(lambda run: boost_xgboost(run, {}, None, []), [1])
+        Bench(tmp_path).train(lambda run: boost_xgboost(run, {}, None, []), [1])
     with pytest.raises(TrainingError, match=r"valid_sets=.* is required"):
-        Bench(tmp_path).sit(lambda run: boost_lightgbm(run, {}, None, []), [1])
+        Bench(tmp_path).train(lambda run: boost_lightgbm(run, {}, None, []), [1])

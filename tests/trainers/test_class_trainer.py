@@ -34,10 +34,10 @@ class Descent:
 def test_thawed_equals_uninterrupted(tmp_path):
     (tmp_path / "a").mkdir()
     whole = Bench(tmp_path / "a")
-    whole.sit(function_of(Descent), [6])
+    whole.train(function_of(Descent), [6])
     parts = Bench(tmp_path)
-    parts.sit(function_of(Descent), [2, 3])
-    parts.sit(function_of(Descent), [6])
+    parts.train(function_of(Descent), [2, 3])
+    parts.train(function_of(Descent), [6])
     assert parts.reported == whole.reported
     assert len(set(whole.reported)) == 6
 
@@ -63,7 +63,7 @@ def test_what_an_epoch_may_return(tmp_path, returned, loss, metrics):
             return returned
 
     bench = Bench(tmp_path)
-    bench.sit(function_of(Other), [1])
+    bench.train(function_of(Other), [1])
     assert bench.reported == pytest.approx([loss], nan_ok=True)
     assert bench.metrics == [metrics]
 
@@ -75,7 +75,7 @@ def test_what_it_may_not_return(tmp_path, returned):
             return returned
 
     with pytest.raises(TrainingError, match=r"Other\.train_epoch"):
-        Bench(tmp_path).sit(function_of(Other), [1])
+        Bench(tmp_path).train(function_of(Other), [1])
 
 
 def test_a_class_method_builds_it(tmp_path):
@@ -91,7 +91,7 @@ def test_a_class_method_builds_it(tmp_path):
 
     one, other = Bench(tmp_path), Bench(tmp_path / "x")
     (tmp_path / "x").mkdir()
-    assert one.sit(function_of(Built), [3]) == other.sit(function_of(Descent), [3])
+    assert one.train(function_of(Built), [3]) == other.train(function_of(Descent), [3])
 
 
 def test_a_missing_method_is_named():

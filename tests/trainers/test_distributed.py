@@ -42,9 +42,9 @@ def train(run):
 def test_thawed_equals_uninterrupted(tmp_path):
     (tmp_path / "whole").mkdir()
     whole, parts = Bench(tmp_path / "whole"), Bench(tmp_path)
-    whole.sit(train, [4])
-    parts.sit(train, [1, 2])
-    parts.sit(train, [4])
+    whole.train(train, [4])
+    parts.train(train, [1, 2])
+    parts.train(train, [4])
     assert parts.reported == whole.reported
     assert len(set(whole.reported)) == 4
     assert max(whole.reported) < 1000.0  # the loss of rank 0
@@ -98,11 +98,11 @@ def leaves(run):
 def test_nobody_waits_for_ever(tmp_path, training, error, message):
     """Else this test would take longer than pytest allows."""
     with pytest.raises(error, match=message):
-        Bench(tmp_path).sit(lambda run: everywhere(run, training, ranks=2), [2])
+        Bench(tmp_path).train(lambda run: everywhere(run, training, ranks=2), [2])
 
 
 def test_another_number_of_ranks(tmp_path):
     bench = Bench(tmp_path)
-    bench.sit(train, [1])
+    bench.train(train, [1])
     with pytest.raises(TrainingError, match="was trained with 2 ranks and cannot continue with 3"):
-        bench.sit(lambda run: everywhere(run, train_rank, ranks=3), [2])
+        bench.train(lambda run: everywhere(run, train_rank, ranks=3), [2])

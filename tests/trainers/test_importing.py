@@ -49,11 +49,11 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("text", ["mytraining.py:train", "mytraining.py", "mytraining:train", "mytraining"])
 def test_a_function_of_a_file_or_a_module(folder, text):
-    assert Bench(folder).sit(named(text), [2]) == [1.0, 0.5]
+    assert Bench(folder).train(named(text), [2]) == [1.0, 0.5]
 
 
 def test_a_class(folder):
-    assert Bench(folder).sit(named("mytraining.py:Other"), [2]) == [2.0, 2.0]
+    assert Bench(folder).train(named("mytraining.py:Other"), [2]) == [2.0, 2.0]
 
 
 def test_it_travels_by_name_to_a_process_that_knows_nothing(folder, tmp_path_factory):
@@ -140,6 +140,6 @@ def test_a_module_that_starts_a_search_when_it_is_imported_is_refused(tmp_path, 
 def test_workers_do_not_start_workers(tmp_path):
     (tmp_path / "unguarded.py").write_text(UNGUARDED)
     command = [sys.executable, "-c", "import unguarded"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert found.returncode != 0
     assert "unguarded starts a search while it is imported for its training" in found.stderr

@@ -48,7 +48,7 @@ def sat(folder, ends, **options):
     folder.mkdir()
     bench = Bench(folder, seed=5)
     for end in ends:
-        bench.sit(lambda run: train(run, **options), [end])
+        bench.train(lambda run: train(run, **options), [end])
     return bench
 
 
@@ -76,16 +76,16 @@ def test_another_loss(tmp_path):
 def test_mistakes(tmp_path):
     bench = sat(tmp_path / "one", [2])
     with pytest.raises(TrainingError, match="expected epoch 3, not 1: fit"):
-        bench.sit(lambda run: train(run, start=0), [4])
+        bench.train(lambda run: train(run, start=0), [4])
     with pytest.raises(TrainingError, match="of another model"):
-        bench.sit(lambda run: train(run, units=5), [4])
+        bench.train(lambda run: train(run, units=5), [4])
 
 
 def test_a_checkpoint_is_never_executed(tmp_path):
     bench = sat(tmp_path / "one", [1])
     (bench.saved / "variables.npz").write_bytes(exploit(tmp_path / "executed"))
     with pytest.raises(ValueError, match="contains pickled"):
-        bench.sit(train, [2])
+        bench.train(train, [2])
     assert not (tmp_path / "executed").exists()
 
 
@@ -101,7 +101,7 @@ def test_the_weights_of_a_checkpoint_are_loaded_alone(tmp_path):
         model.fit(X, Y, validation_split=0.25, epochs=9, callbacks=[FreezeThaw(run)], verbose=0)
 
     bench = Bench(tmp_path)
-    bench.sit(train, [2])
+    bench.train(train, [2])
     load(bench.saved, other)
     assert np.array_equal(model.predict(X, verbose=0), other.predict(X, verbose=0))
     with pytest.raises(TrainingError, match="of another model"):

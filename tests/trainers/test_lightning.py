@@ -61,7 +61,7 @@ def sat(folder, ends, **options):
     folder.mkdir()
     bench = Bench(folder, seed=5)
     for end in ends:
-        bench.sit(lambda run: train(run, **options), [end])
+        bench.train(lambda run: train(run, **options), [end])
     return bench
 
 
@@ -83,10 +83,10 @@ def test_the_last_epoch_and_other_callbacks(tmp_path):
     folder = tmp_path / "whole"
     folder.mkdir()
     bench, stopping = Bench(folder), EarlyStopping("val_loss", patience=99)
-    bench.sit(lambda run: train(run, others=[stopping]), [4])
+    bench.train(lambda run: train(run, others=[stopping]), [4])
     waited = stopping.state_dict()
     again = EarlyStopping("val_loss", patience=99)
-    bench.sit(lambda run: train(run, others=[again]), [9])
+    bench.train(lambda run: train(run, others=[again]), [9])
     assert len(bench.reported) == 9
     assert again.best_score <= waited["best_score"]
 
@@ -100,5 +100,5 @@ def test_a_checkpoint_is_never_executed(tmp_path):
     bench = sat(tmp_path / "one", [1])
     (bench.saved / "state.pt").write_bytes(exploit(tmp_path / "executed"))
     with pytest.raises(Exception, match=r"[Ww]eights.only"):
-        bench.sit(train, [2])
+        bench.train(train, [2])
     assert not (tmp_path / "executed").exists()

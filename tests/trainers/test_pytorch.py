@@ -80,7 +80,7 @@ def losses(folder, ends, *arguments, **options):
     folder.mkdir()
     bench = Bench(folder, seed=5)
     for end in ends:
-        bench.sit(lambda run: train(run, *arguments, **options), [end])
+        bench.train(lambda run: train(run, *arguments, **options), [end])
     return bench.reported
 
 

@@ -53,7 +53,7 @@ def losses(folder, ends, kind, options):
             run.report(float(np.sum(found.ravel() * np.arange(found.size))), save=state.save)
 
     for end in ends:
-        bench.sit(train, [end])
+        bench.train(train, [end])
     return bench
 
 

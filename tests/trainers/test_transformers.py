@@ -45,7 +45,7 @@ def sat(folder, ends, **options):
     folder.mkdir()
     bench = Bench(folder, seed=5)
     for end in ends:
-        bench.sit(lambda run: train(run, folder, **options), [end])
+        bench.train(lambda run: train(run, folder, **options), [end])
     return bench
 
 
@@ -72,7 +72,7 @@ def test_to_the_end(tmp_path):
 def test_mistakes(tmp_path):
     bench = sat(tmp_path / "one", [2])
     with pytest.raises(TrainingError, match=r"expected epoch 3: use trainer\.train"):
-        bench.sit(lambda run: train(run, tmp_path, resume=False), [4])
+        bench.train(lambda run: train(run, tmp_path, resume=False), [4])
     with pytest.raises(TrainingError, match=r"there is no 'eval_f1' in the metrics, only .*eval_loss"):
         sat(tmp_path / "two", [2], loss="eval_f1")
     with pytest.raises(TrainingError, match="reduce_lr_on_plateau"):
@@ -88,5 +88,5 @@ def test_a_checkpoint_is_never_executed(tmp_path, name):
     for file in {"optimizer.pt", "scheduler.pt"} if name in ("optimizer.pt", "scheduler.pt") else {name}:
         (bench.saved / file).write_bytes(exploit(tmp_path / "executed"))
     with pytest.raises(Exception, match=r"[Ww]eights.only"):
-        bench.sit(lambda run: train(run, tmp_path), [2])
+        bench.train(lambda run: train(run, tmp_path), [2])
     assert not (tmp_path / "executed").exists()
