@@ -83,7 +83,7 @@ class Run:
 
     @cached_property
     def mean_seconds(self) -> float:
-        """Mean time of an epoch, as far as it was told; zero if it was not."""
+        """Mean time of an epoch, as far as it is known, else zero."""
         known = [s for s in self.seconds if not math.isnan(s)]
         return sum(known) / len(known) if known else 0.0
 
@@ -163,7 +163,9 @@ class Budget:
     """When to stop: at whichever limit comes first. It counts the whole study, so a larger one continues it."""
 
     epochs: int | None = None
-    training_hours: float | None = None  # of all workers together, as told in seconds; `tune(timeout=)` is wall-clock
+    training_hours: float | None = (
+        None  # of all workers together, from the reported seconds; `tune(timeout=)` is wall-clock
+    )
     target: float | None = None  # stop at a loss this good
     worthwhile: float | None = None  # stop when the expected improvement of continuing is smaller than this
 
@@ -180,7 +182,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Prices:
-    """What deciding and switching between runs cost, in seconds; in epochs if no seconds are told.
+    """What deciding and switching between runs cost, in seconds; in epochs if no seconds are reported.
 
     If switching is expensive, a decision grants several epochs at once and leaves the current run less readily. If
     deciding is, a decision plans what to train for longer. By default these costs are measured; `Prices()` charges
@@ -294,7 +296,7 @@ class DecisionDraft:
 
 @dataclass(frozen=True)
 class DecisionRecord:
-    """A committed decision and what came of it. Changes are counted by the study's change counter."""
+    """A committed decision and its outcome. Changes are counted by the study's change counter."""
 
     decision: Decision
     basis: int  # the last change known to the decision
@@ -413,7 +415,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a person should be told."""
+    """Something that the user should know."""
 
     number: int
     kind: str
@@ -449,7 +451,7 @@ class StudyState:
     decisions: int = 0  # committed so far
     requests: tuple[Request, ...] = ()  # of the user, in order, then planned ones
     checkpoints: tuple[Checkpoint, ...] = field(repr=False, default=())  # those that exist
-    last_run: int | None = None  # of the last decision, once that is told: continuing it needs no save or load
+    last_run: int | None = None  # of the last decision, once it is closed: continuing it needs no save or load
     overheads: Overheads = Overheads()
 
     @property
@@ -474,7 +476,7 @@ class StudyState:
         return self.runs[int(number) - 1]
 
     def after(self, completed: Decision) -> StudyState:
-        """The state once a pending decision, all of whose epochs are recorded, has been told."""
+        """The state once a pending decision, all of whose epochs are recorded, has been closed."""
         run = self.run(completed.run)
         state: State = "finished" if run.epoch >= self.max_epochs else "frozen"
         runs = (*self.runs[: run.number - 1], replace(run, state=state), *self.runs[run.number :])
@@ -499,7 +501,7 @@ class StudyState:
         return (run for run in self.runs if run.state == "frozen" and run.number not in banned)
 
     def epochs_trained(self) -> int:
-        """Epochs told, and the diverged ones, which were trained too. Imported runs do not count."""
+        """Epochs recorded, and the diverged ones, which were trained too. Imported runs do not count."""
         return sum(run.epoch + (run.state == "diverged") for run in self.runs if not run.added)
 
     def epochs_pending(self) -> int:
@@ -507,7 +509,7 @@ class StudyState:
         return sum(max(decision.to_epoch - self.run(decision.run).epoch, 0) for decision in self.pending)
 
     def seconds_trained(self) -> float:
-        """Training time told so far."""
+        """Training time reported so far."""
         return sum(s for run in self.runs if not run.added for s in run.seconds if not math.isnan(s))
 
     @property

@@ -4,7 +4,7 @@ import pytest
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Run
-from freezethaw.store.study_rows import past_decisions
+from freezethaw.store.recording import past_decisions
 
 
 def run(number, losses=1, added=False):

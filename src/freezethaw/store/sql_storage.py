@@ -32,7 +32,6 @@ from freezethaw.store import (
     recording,
     rows,
     rules,
-    study_rows,
 )
 from freezethaw.store.database import Database
 from freezethaw.store.rows import Head
@@ -257,7 +256,7 @@ class SqlStorage:
         def amend(connection: Connection) -> None:
             head = rows.lock_study(connection, self._study)
             current = loading.read_definition(connection, self._study, head.definition)
-            study_rows.amend(connection, head, self.name, current | dict(changes))
+            recording.amend(connection, head, self.name, current | dict(changes))
 
         self._database.write(amend)
 
@@ -275,7 +274,7 @@ class SqlStorage:
         self._set(rules.TRAINING, dict(training))
 
     def _set(self, key: str, value: object) -> None:
-        self._change(lambda connection, head: study_rows.set_entry(connection, head, key, value))
+        self._change(lambda connection, head: recording.set_entry(connection, head, key, value))
 
     def add_event(
         self,

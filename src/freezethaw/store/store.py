@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, delete, func, select
 
 from freezethaw.errors import StudyError
 from freezethaw.records import Lease, StudyInfo, StudyState
-from freezethaw.store import documents, leases, rows, rules, study_rows
+from freezethaw.store import documents, leases, recording, rows, rules
 from freezethaw.store.database import Database
 from freezethaw.store.sql_storage import SqlStorage
 from freezethaw.store.storage import Definition, Process
@@ -59,13 +59,13 @@ class Store:
         checked, name = rules.checked_definition(definition), _checked_name(name)
 
         def create_or_amend(connection: Connection) -> tuple[int, str]:
-            found = study_rows.find(connection, name)
+            found = recording.find_study(connection, name)
             if found is None:
                 self._database.lock_names(connection)
-                found = study_rows.find(connection, name)  # another process may have created it meanwhile
+                found = recording.find_study(connection, name)  # another process may have created it meanwhile
             if found is None:
-                return study_rows.create(connection, name, checked)
-            study_rows.amend(connection, rows.lock_study(connection, found[0]), name, checked)
+                return recording.create_study(connection, name, checked)
+            recording.amend(connection, rows.lock_study(connection, found[0]), name, checked)
             return found
 
         return SqlStorage(self._database, name, *self._database.write(create_or_amend))
@@ -79,11 +79,11 @@ class Store:
 
         def write_all(connection: Connection) -> tuple[int, str, dict[int, Lease]]:
             self._database.lock_names(connection)
-            if study_rows.find(connection, name) is not None:
+            if recording.find_study(connection, name) is not None:
                 raise StudyError(f"there is a study {name!r} in {self.url} already; choose another name")
-            study, uid = study_rows.create(connection, name, definition)
+            study, uid = recording.create_study(connection, name, definition)
             head = rows.lock_study(connection, study)
-            granted = study_rows.write_all(connection, head, state, samples, Process.current())
+            granted = recording.write_all(connection, head, state, samples, Process.current())
             rows.advance(connection, head)
             return study, uid, granted
 
@@ -95,7 +95,7 @@ class Store:
         if name is None:
             name = self._only_name()
         checked = _checked_name(name)
-        found = self._database.read(lambda connection: study_rows.find(connection, checked))
+        found = self._database.read(lambda connection: recording.find_study(connection, checked))
         if found is None:
             names = ", ".join(repr(info.name) for info in self.studies())
             raise StudyError(f"there is no study {name!r} in {self.url}; it has {names or 'none'}")
@@ -136,7 +136,7 @@ class Store:
         """Delete a study with everything in it except the files of its checkpoints. Its workers can write no more."""
 
         def delete_it(connection: Connection) -> None:
-            found = study_rows.find(connection, _checked_name(name))
+            found = recording.find_study(connection, _checked_name(name))
             if found is None:
                 raise StudyError(f"there is no study {name!r} in {self.url}")
             leases.lock_all(connection, found[0])
