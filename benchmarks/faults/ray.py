@@ -72,8 +72,8 @@ def with_kills(
             study.watch()
         study.finish()
         found = interruptions.audit(study, lost * EVERY, replay)
-    told = {"actors_killed": kills, "nodes_killed": 1, "drivers_killed": drivers, "workers_lost": lost}
-    return {"workers": workers, "epoch_seconds": seconds, "seed": seed} | told | found | _pace(begin, budget)
+    killed = {"actors_killed": kills, "nodes_killed": 1, "drivers_killed": drivers, "workers_lost": lost}
+    return {"workers": workers, "epoch_seconds": seconds, "seed": seed} | killed | found | _pace(begin, budget)
 
 
 def _pace(begin: float, epochs: int) -> dict[str, float]:
@@ -126,12 +126,12 @@ def _kill_actor(study: interruptions.Target, _: Any, rng: random.Random) -> int:
 def _kill_node(study: interruptions.Target, place: Any, _: random.Random) -> int:
     """With all of its actors; a new one comes in its place."""
     node = min(place.worker_nodes, key=lambda n: n.node_id)
-    room = node.get_resource_and_label_spec().num_cpus
+    cpus = node.get_resource_and_label_spec().num_cpus
     before = _workers(study)
     place.remove_node(node, allow_graceful=False)
     time.sleep(1.0)  # its actors notice, and end
     gone = [process for process in before if not _runs(process)]
-    place.add_node(num_cpus=room, include_dashboard=False, object_store_memory=100_000_000)
+    place.add_node(num_cpus=cpus, include_dashboard=False, object_store_memory=100_000_000)
     return len(gone)
 
 

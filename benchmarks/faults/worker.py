@@ -25,7 +25,7 @@ PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Orders:
-    """All that a worker is told."""
+    """The arguments of a worker."""
 
     url: str
     folder: Path  # of logs and checkpoints

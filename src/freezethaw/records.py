@@ -163,9 +163,7 @@ class Budget:
     """When to stop: at whichever limit comes first. It counts the whole study, so a larger one continues it."""
 
     epochs: int | None = None
-    training_hours: float | None = (
-        None  # of all workers together, from the reported seconds; `tune(timeout=)` is wall-clock
-    )
+    training_hours: float | None = None  # of all workers, from reported seconds; `tune(timeout=)` is wall-clock
     target: float | None = None  # stop at a loss this good
     worthwhile: float | None = None  # stop when the expected improvement of continuing is smaller than this
 

@@ -91,7 +91,7 @@ def test_a_pickle_that_lost_something_is_found_even_if_it_shows_later():
     assert report.findings[0].what == "state"
 
 
-def test_archives_and_json_are_compared_by_what_they_say(tmp_path):
+def test_archives_and_json_are_compared_by_content(tmp_path):
     for place, (date, text) in enumerate(
         [((2020, 1, 1, 0, 0, 0), '{"a": 1, "b": 2}'), ((2021, 1, 1, 0, 0, 0), '{"b": 2, "a": 1}')]
     ):
@@ -137,7 +137,7 @@ def test_a_c_program(tmp_path):
     assert report.findings[0].cause == checking.OPTIMISER
 
 
-def test_one_that_hangs(tmp_path):
+def test_a_training_that_hangs(tmp_path):
     (tmp_path / "hangs.py").write_text("import time\ndef train(run):\n    time.sleep(60)\n")
     report = checking.check(named(f"{tmp_path}/hangs.py:train"), CONFIG, limit=3)
     assert "took longer than 3 seconds" in report.findings[0].text

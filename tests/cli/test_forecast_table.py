@@ -35,7 +35,7 @@ def test_a_table_is_forecast(cli, table):
     assert [runs["young"]["low"], runs["young"]["high"]] == pytest.approx(list(same))
 
 
-def test_it_is_shown_to_people_and_may_be_maximized(cli, table):
+def test_tables_for_people_and_maximized_metrics(cli, table):
     shown = cli("forecast", str(table), "--max-epochs", "12", "--metric", "accuracy", "--maximize").stdout
     lines = shown.splitlines()
     assert lines[0] == "4 runs, forecast at epoch 12"
@@ -43,7 +43,7 @@ def test_it_is_shown_to_people_and_may_be_maximized(cli, table):
     assert [line.split()[0] for line in lines[3:]] == ["good", "young", "bad", "lost"]
 
 
-def test_what_is_wrong_is_said(cli, table, filled):
+def test_errors_are_explained(cli, table, filled):
     assert "need --max-epochs" in cli("forecast", str(table), code=2).stderr
     assert "there is no file" in cli("forecast", "missing.csv", "--max-epochs", "9", code=2).stderr
     assert "are for a table" in cli("forecast", "1", "--max-epochs", "9", store=filled, code=2).stderr

@@ -172,7 +172,7 @@ def test_runs_of_every_state(cli, tmp_path):
     study.cancel(study.ask(), "failed")
     study.ask()
     study.close()
-    for run in ("1", "2", "3"):  # diverged, failed and under way: two of them without a loss
+    for run in ("1", "2", "3"):  # diverged, failed and pending: two of them without a loss
         assert read(cli, "forecast", run, store=url)["forecasts"][0]["epoch"] == 5
     assert "no basket" in cli("explain", "1", store=url).stdout
     for number in ("1", "2", "3", "4"):

@@ -148,7 +148,7 @@ def test_study_files_with_mistakes(cli, training, text, message):
         (["run", "train.py:train", "--space", "space.toml", "--max-epochs", "5"], "a limit is required"),
     ],
 )
-def test_what_is_missing_is_asked_for(cli, training, words, message):
+def test_missing_arguments_are_named(cli, training, words, message):
     assert message in cli(*words, code=2).stderr
 
 
@@ -234,7 +234,7 @@ def test_a_worker_keeps_to_the_disk_budget_of_the_study_or_changes_it_for_all(cl
     assert before
     ft.Study(SPACE, budget=8, **wide).close()
     cli(*words, process=True)
-    assert len(_events(cli, url, "checkpoint evicted")) > len(before), "who says nothing keeps to what was said"
+    assert len(_events(cli, url, "checkpoint evicted")) > len(before), "without --gb the budget stays"
     assert json.loads(cli("status", "--json", store=url).stdout)["disk_gb"] == 1e-9
 
 
@@ -253,7 +253,7 @@ def test_a_worker_joins_with_the_study_file_of_the_search(cli, training):
     assert len(list((training / "checkpoints").glob("mine-*"))) == 1, "both keep checkpoints at the same place"
 
 
-def test_a_worker_that_is_asked_to_leave(cli, training):
+def test_a_worker_that_gets_sigterm(cli, training):
     url = f"sqlite:///{training}/joined.db"
     ft.Study(SPACE, max_epochs=1000, name="joined", store=url, budget=100_000).close()
     words = [sys.executable, "-m", "freezethaw", "worker", "train.py:train", "--store", url, "--json"]
@@ -344,7 +344,7 @@ def train(run):
 
 
 @pytest.mark.parametrize("words", [["run", "--workers", "1"], ["run", "--workers", "2"], ["worker"], ["check"]])
-def test_what_a_training_prints_is_no_json(cli, training, words):
+def test_the_output_of_a_training_is_not_part_of_the_json(cli, training, words):
     (training / "train.py").write_text(NOISY)
     url = f"sqlite:///{training}/study.db"
     options = {"run": ["--max-epochs", "3", "--budget", "4"], "worker": ["--store", url], "check": ["--epochs", "2"]}

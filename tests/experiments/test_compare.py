@@ -146,7 +146,7 @@ def test_the_baseline_finds_a_minimum_and_survives_runs_that_diverge():
 def test_a_run_of_the_baseline_costs_as_many_epochs_as_it_asked_for(records):
     found = records["baseline"]
     changes = np.flatnonzero(np.diff(found["order"]))
-    assert len(changes) == len(found["configs"]) - 1  # no run is taken up again
+    assert len(changes) == len(found["configs"]) - 1  # no run is thawed
 
 
 # What is kept.

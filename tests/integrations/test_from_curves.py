@@ -38,7 +38,7 @@ def test_forecasts_are_near_what_came():
         assert abs(forecast.quantile(0.5)[0] - end) < 0.05
 
 
-def test_a_direction_turns_everything_round():
+def test_the_direction_reverses_everything():
     found, _ = curves(6)
     turned = [ft.Curve(c.config, tuple(1 - loss for loss in c.losses), c.name) for c in found]
     down = [f.quantile(0.5)[0] for f in ft.forecast(found, 20)]
@@ -54,7 +54,7 @@ def test_a_space_may_be_given():
         ft.forecast(found, 20, space=ft.Space(rate=ft.Float(100, 200), optimizer="adam"))
 
 
-def test_the_space_is_read_off_the_configurations():
+def test_the_space_is_inferred_from_the_configurations():
     configs = [
         {"lr": 0.001, "width": 8, "net": "a", "flag": True, "fixed": 3},
         {"lr": 0.5, "width": 64, "net": "b", "flag": False, "fixed": 3, "momentum": 0.9},

@@ -121,7 +121,7 @@ def test_two_hundred_pruned_trials_are_imported_quickly(tmp_path):
         study.close()
 
 
-def test_nothing_is_added_where_something_does_not_fit():
+def test_if_one_curve_does_not_fit_none_is_added():
     old = searched(5)
     for space, epochs, message in (
         (ft.Space(rate=ft.Float(1e-4, 1.0, log=True)), EPOCHS, "optimizer"),
@@ -136,7 +136,7 @@ def test_nothing_is_added_where_something_does_not_fit():
         ft.import_optuna(old, into=ft.Study(SPACE, max_epochs=EPOCHS, direction="maximize"))
 
 
-def test_what_is_no_source_of_curves():
+def test_wrong_sources_of_curves():
     study = ft.Study(SPACE, max_epochs=EPOCHS)
     with pytest.raises(ft.CurveError, match="expected an Optuna study"):
         ft.import_optuna(3, into=study)
@@ -173,7 +173,7 @@ def test_pruned_trials_stay_recognisable_and_keep_their_attributes():
     assert run.metrics == ({"note": "warm", "optuna_trial": 0, "optuna_state": "PRUNED"},)
 
 
-def test_an_empty_storage_is_said_to_be_empty(tmp_path):
+def test_an_empty_storage_is_reported(tmp_path):
     url = f"sqlite:///{tmp_path}/empty.db"
     optuna.storages.RDBStorage(url)
     with pytest.raises(ft.CurveError, match="the storage has no Optuna study"):
@@ -201,7 +201,7 @@ def test_a_study_becomes_one_of_optuna_and_comes_back(tmp_path):
         study.add_run(config, [0.1, 0.2, 0.3] if optimizer == "sgd" else [0.2, 0.1])
     diverged = study.ask()
     study.tell(diverged, math.nan)
-    study.ask()  # under way: left out
+    study.ask()  # pending: left out
     storage = f"sqlite:///{tmp_path}/optuna.db"
     ft.export_optuna(study, storage)
     new = optuna.load_study(study_name="mine", storage=storage)
@@ -215,7 +215,7 @@ def test_a_study_becomes_one_of_optuna_and_comes_back(tmp_path):
     new.optimize(lambda trial: trial.suggest_float("rate", 1e-4, 1.0, log=True), n_trials=1)
 
 
-def test_a_run_outside_the_space_of_today_is_named(tmp_path):
+def test_a_run_outside_the_current_space_is_named(tmp_path):
     url = f"sqlite:///{tmp_path}/s.db"
     with closing(ft.Study(SPACE, max_epochs=3, store=url)) as wide:
         wide.add_run({"rate": 0.5, "optimizer": "sgd"}, [1.0])

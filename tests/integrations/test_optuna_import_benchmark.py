@@ -19,7 +19,7 @@ def pruned(median, width):
     )
 
 
-def test_good_and_bad_forecasts_are_told_apart():
+def test_good_and_bad_forecasts_are_distinguished():
     good = optuna_import.summary(pruned(TRUTH + 0.01, 0.02))
     assert (good["covered_by_90_percent"], good["rank_correlation"]) == (1.0, 1.0)
     assert good["median_error"] == pytest.approx(0.01 / 0.25)
@@ -31,7 +31,7 @@ def test_good_and_bad_forecasts_are_told_apart():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Optuna's experimental functions
-def test_the_game_with_the_real_optuna(monkeypatch):
+def test_the_benchmark_with_the_real_optuna(monkeypatch):
     monkeypatch.setattr(optuna_import, "PRUNED", 10)
     rng, epochs = np.random.default_rng(0), np.arange(1, 13)
     configs = tuple({"x": float(x)} for x in rng.uniform(size=60))

@@ -54,7 +54,7 @@ def trainables():
 
 @pytest.fixture(scope="module")
 def cluster(trainables):
-    """Two nodes with room for one trial each."""
+    """Two nodes with resources for one trial each."""
     import ray
 
     with ray_faults.cluster(workers=1) as found:
@@ -164,7 +164,7 @@ class TestOnTheCluster:
         assert again[raises, 2] == again[dies, 2] == 2
         assert results.num_errors == 1
 
-    def test_a_death_that_tune_does_not_forgive_is_not_blamed_on_the_configuration(self, tuned, trainables):
+    def test_a_death_without_retries_does_not_fail_the_run(self, tuned, trainables):
         study = study_of(trainables.DIES, 0.2, max_epochs=3)
         results, _ = tuned(trainables.descend, study)
         runs = by_rate(study)
@@ -173,7 +173,7 @@ class TestOnTheCluster:
         assert runs[0.2].losses == trainables.curve(0.2, 3)
         assert results.num_errors == 1
 
-    def test_a_criterion_of_the_user_ends_trials_and_their_last_losses_are_told(self, tuned, trainables):
+    def test_a_stopping_criterion_ends_trials_and_their_last_losses_are_recorded(self, tuned, trainables):
         study = study_of(*RATES[:2], max_epochs=3)
         tuned(trainables.descend, study, stop={"training_iteration": 2}, reuse_actors=True)
         assert [run.losses for run in study.runs] == [trainables.curve(run.config["rate"], 2) for run in study.runs]
@@ -267,7 +267,7 @@ class TestRestore:
             assert [run.epoch for run in after.runs] == [8, 8]
             assert all(run.losses[: len(kept)] == kept for run, kept in zip(after.runs, known, strict=True))
             check_agreement(results, after, trainables)
-        # of each trial one that was under way, and one that Tune had not yet written down
+        # of each trial one that was being trained, and one that Tune had not saved yet
         assert len(trained(tmp_path / "log")) - 16 <= 4
 
 
@@ -302,7 +302,7 @@ class Bench:
         return next(trial for trial in self.running if self.registry.assigned(trial))
 
 
-def test_losses_and_seconds_are_told_and_the_end_is_known():
+def test_losses_and_seconds_are_recorded_and_the_end_is_known():
     bench = Bench(study_of(0.1, 0.2, max_epochs=2))
     while not bench.registry.finished:
         trial = bench.next_trial()
@@ -314,7 +314,7 @@ def test_losses_and_seconds_are_told_and_the_end_is_known():
     assert all(bench.registry.exhausted(trial) for trial in bench.running)
 
 
-def test_several_epochs_are_granted_at_once_and_told_at_once():
+def test_several_epochs_are_granted_and_recorded_at_once():
     study = study_of(0.1, 0.2, max_epochs=5)
     study.enqueue({"rate": 0.1}, to_epoch=3)
     bench = Bench(study)
@@ -391,7 +391,7 @@ def test_an_unknown_trial_is_frozen():
     assert bench.registry.exhausted("unknown")
 
 
-def test_what_was_under_way_in_this_process_is_given_back():
+def test_open_decisions_of_this_process_are_cancelled():
     study = study_of(0.1, 0.2)
     first = TrialRegistry(study, "loss", 2)
     assert first.start("a")
@@ -400,7 +400,7 @@ def test_what_was_under_way_in_this_process_is_given_back():
     assert study.pending == ()
 
 
-def test_so_is_what_another_view_of_the_same_study_had_under_way(tmp_path):
+def test_open_decisions_of_another_object_for_the_same_study_are_cancelled(tmp_path):
     first, second, other = (
         study_of(0.1, 0.2, name="twice", store=f"sqlite:///{tmp_path / file}") for file in ("one", "one", "other")
     )
@@ -414,14 +414,14 @@ def test_so_is_what_another_view_of_the_same_study_had_under_way(tmp_path):
         study.close()
 
 
-def test_a_study_in_memory_does_not_outlive_its_process_and_says_so():
+def test_a_study_in_memory_cannot_be_restored_and_the_error_says_so():
     with pytest.raises(
         ft.StudyError, match=r"Tune would resume run\(s\) 3, 7, which study .* does not have; only a study with"
     ):
         TrialRegistry(study_of(0.1), "loss", 1).restore({"a": 7, "b": 3})
 
 
-def test_a_pickle_says_which_study_and_finds_its_registry_or_says_what_to_do(tmp_path):
+def test_a_pickle_names_its_study_and_finds_the_registry_or_raises(tmp_path):
     study = study_of(0.1, name="pickled", store=f"sqlite:///{tmp_path / 'secret.db'}")
     registry = TrialRegistry(study, "loss", 1)
     kept = pickle.dumps(registry)
@@ -443,7 +443,7 @@ def test_a_pickle_says_which_study_and_finds_its_registry_or_says_what_to_do(tmp
 # What is refused, and what is not imported.
 
 
-def test_what_cannot_be_asked_for_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ft.StudyError, match=r"expected a study, ft.Study\(space"):
         ft.ray_tune_config(SPACE)
     for workers in (0, True, "2"):
@@ -491,7 +491,7 @@ class Controller:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_only_trials_of_decisions_run_and_those_without_a_future_end(trainables):
+def test_only_trials_with_decisions_run_and_exhausted_ones_end(trainables):
     study = study_of(0.1, 0.2, 0.3)
     scheduler = ft.ray_tune_config(study, workers=2).scheduler
     scheduler._registry.start("a")
@@ -509,7 +509,7 @@ def test_only_trials_of_decisions_run_and_those_without_a_future_end(trainables)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_state_that_tune_saves_is_replaced_whole_and_other_files_as_tune_does(trainables, tmp_path):
+def test_state_files_of_tune_are_replaced_and_other_files_copied(trainables, tmp_path):
     """A driver that is killed while it saves leaves the state before or the one after: `Tuner.restore` reads both."""
     from pyarrow.fs import LocalFileSystem
     from ray.train._internal.storage import _FilesystemSyncer
@@ -551,7 +551,7 @@ def test_a_trial_that_ended_with_an_error_keeps_no_decision(trainables):
     assert study.runs[0].state == "failed"
 
 
-def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatch):
+def test_ray_is_imported_on_use_and_its_absence_is_one_line(monkeypatch):
     code = "import sys, freezethaw as ft; ft.ray_tune_config; print('ray' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""What trainings, machines and users do to a search: it says so, nothing recorded is lost, and it goes on or stops."""
+"""What trainings, machines and users do to a search: it reports it, loses nothing recorded, and continues or stops."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_empty_file_is_a_checkpoint(url):
     assert events(url, FAILED) == []
 
 
-def test_a_training_that_never_saves_is_told_once_what_that_costs(url, capsys):
+def test_a_training_that_never_saves_gets_one_warning(url, capsys):
     def train(run):
         for epoch in run.epochs():
             run.report(1.0 / epoch)
@@ -125,7 +125,7 @@ def test_a_training_that_never_saves_is_told_once_what_that_costs(url, capsys):
     assert capsys.readouterr().err.count("without a checkpoint") == 1
 
 
-def test_a_training_that_saves_is_told_nothing(url, capsys):
+def test_a_training_that_saves_gets_no_warning(url, capsys):
     tuned(trainings.descend, url, max_epochs=9, budget=20, candidates=None)
     assert events(url, NOT_SAVED) == []
     assert capsys.readouterr().err == ""
@@ -135,7 +135,7 @@ def test_a_training_that_saves_is_told_nothing(url, capsys):
 
 
 @pytest.mark.parametrize("error", [ValueError("too late"), SystemExit(1), KeyError()])
-def test_an_error_after_the_last_report_of_a_stretch_is_recorded(url, error):
+def test_an_error_after_the_last_report_of_a_decision_is_recorded(url, error):
     def train(run):
         for epoch in run.epochs():
             run.report(1.0 / epoch, save=lambda folder: (folder / "x").touch())
@@ -412,7 +412,7 @@ print(sorted((run.config["rate"], run.state, run.outcome) for run in result.runs
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
-def test_a_run_that_has_not_enough_memory_fails_and_others_go_on(tmp_path):
+def test_a_run_without_enough_memory_fails_and_others_continue(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(GREEDY))
     found = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     expected = [(0.1, "finished", ""), (0.2, "finished", ""), (0.8, "failed", "failed")]

@@ -1,4 +1,4 @@
-"""Callbacks: told what happens, whichever process it happens in; one that raises does not end the study."""
+"""Callbacks are called for everything, in whichever process it happens; one that raises does not end the study."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(notices, result):
         assert mine[-1].kind == run.state
         for before, after in itertools.pairwise(mine):
             assert before.epoch <= after.epoch
-            assert before.kind not in ("finished", "diverged", "failed"), "it went on after its end"
+            assert before.kind not in ("finished", "diverged", "failed"), "it continued after its end"
             if before.kind == "frozen":
                 assert after.kind == "decided"
         failed = [n.text for n in mine if n.kind == "failed"]
@@ -50,7 +50,7 @@ def check(notices, result):
     assert all(n.text for n in notices if n.kind == "decided")
 
 
-def test_all_that_happens_in_this_process(url):
+def test_everything_in_this_process_is_reported(url):
     notices = []
     result = tuned(spoilt, url, [notices.append])
     check(notices, result)
@@ -59,20 +59,20 @@ def test_all_that_happens_in_this_process(url):
 
 
 @pytest.mark.slow
-def test_all_that_happens_in_other_processes(url):
+def test_everything_in_other_processes_is_reported(url):
     notices = []
     check(notices, tuned(spoilt, url, [notices.append], workers=2))
 
 
-def test_a_study_that_goes_on_tells_only_what_is_new(url):
+def test_a_continued_study_reports_only_what_is_new(url):
     first, second = [], []
     tuned(descend, url, [first.append], budget=3, candidates=[GOOD, BAD])
     tuned(descend, url, [second.append], budget=6, candidates=[GOOD, BAD])
-    told = [(n.run, n.epoch) for n in first + second if n.kind == "epoch"]
-    assert len(told) == len(set(told)) == 6
+    reported = [(n.run, n.epoch) for n in first + second if n.kind == "epoch"]
+    assert len(reported) == len(set(reported)) == 6
 
 
-def test_one_that_raises_is_reported_and_the_others_are_told(url, capsys):
+def test_a_callback_that_raises_is_reported_and_the_others_are_called(url, capsys):
     notices = []
 
     def broken(notice):
@@ -87,7 +87,7 @@ def test_one_that_raises_is_reported_and_the_others_are_told(url, capsys):
     assert capsys.readouterr().err.count("the study continues") == 1
 
 
-def test_an_end_by_a_mistake_is_told_too(url):
+def test_an_end_by_an_error_is_reported_too(url):
     notices = []
     with pytest.raises(ft.StudyError, match="failed in all"):
         tuned(lambda run: 1 / 0, url, [notices.append])

@@ -256,7 +256,7 @@ def test_an_owner_that_was_stopped_while_it_loads_learns_that_it_lost_its_lease(
     assert len(study.checkpoints(1)) == 1
 
 
-def test_no_room_for_a_copy_does_not_condemn_the_checkpoint(study, manager, monkeypatch):
+def test_a_full_disk_for_the_copy_does_not_mark_the_checkpoint_as_damaged(study, manager, monkeypatch):
     lease = decide(study).lease
     trained(study, manager, lease, [1])
 
@@ -292,7 +292,7 @@ KEPT = [record(1, 1, 1), record(2, 1, 2), record(3, 2, 1), record(4, 3, 4), reco
         (49, (), {(1, 1)}, [5]),
     ],
 )
-def test_what_goes_first(allowed, leased, best, expected):
+def test_which_checkpoints_are_removed_first(allowed, leased, best, expected):
     chances = {1: 0.9, 2: 0.1, 3: 0.5}
     assert [r.number for r in to_evict(KEPT, allowed, chances, leased, best)] == expected
 
@@ -315,8 +315,8 @@ def test_checkpoints_stay_within_the_budget(study, tmp_path):
     assert loaded(manager, thawed) is None  # it is trained again from its start
 
 
-def test_what_another_worker_saves_while_room_is_made_stays(study, tmp_path):
-    """Its run is given back at once, and the judge may know nothing of it: it is not among what may go."""
+def test_checkpoints_that_another_worker_saves_during_eviction_stay(study, tmp_path):
+    """Its run is released at once, and `relevance` may not know it: it is not among the candidates for eviction."""
     manager = CheckpointManager(study, tmp_path / "checkpoints", gb=1e-9)
     mine, other = decide(study, to_epoch=9).lease, decide(study, to_epoch=9).lease
     trained(study, manager, mine, [1])
@@ -332,7 +332,7 @@ def test_what_another_worker_saves_while_room_is_made_stays(study, tmp_path):
     assert (2, 2) in {(r.run, r.epoch) for r in study.checkpoints()}
 
 
-def test_a_budget_that_is_too_small_is_said_once(study, tmp_path):
+def test_a_budget_that_is_too_small_is_reported_once(study, tmp_path):
     manager = CheckpointManager(study, tmp_path / "checkpoints", gb=1e-9)
     lease = decide(study, to_epoch=9).lease
     trained(study, manager, lease, [1, 2])
@@ -366,7 +366,7 @@ def test_checkpoints_at_any_url(study, tmp_path, scheme):
 
 
 @pytest.mark.parametrize("folder", ["nosuchprotocol://x", "/proc/nowhere/x"])
-def test_a_place_that_cannot_be_is_named(study, folder):
+def test_an_impossible_location_is_named(study, folder):
     with pytest.raises(CheckpointError, match=r"cannot store checkpoints (at|in) "):
         CheckpointManager(study, folder)
 
@@ -386,8 +386,8 @@ def record_until_it_fails(study, lease, acknowledged):
 
 
 @pytest.mark.skipif(os.getuid() != 0 or sys.platform != "linux", reason="needs root to mount a small file system")
-def test_a_disk_that_is_really_full(tmp_path):
-    """While saving, and while committing: a clear message, nothing lost, and it goes on once there is room."""
+def test_a_full_disk(tmp_path):
+    """While saving, and while committing: a clear message, nothing lost, and it continues once there is space."""
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(

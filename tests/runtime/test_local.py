@@ -86,7 +86,7 @@ def test_a_slow_disk_changes_nothing():
 # Trainings that kill or hang their worker.
 
 
-def test_a_run_that_kills_its_workers_has_failed_and_others_go_on(url, tmp_path, monkeypatch):
+def test_a_run_that_kills_its_workers_has_failed_and_others_continue(url, tmp_path, monkeypatch):
     monkeypatch.setattr(worker_failures, "STATISTICS", tmp_path / "none")  # another test may really lack memory now
     result = tuned(trainings.killed_as_by_the_oom_killer, url, budget=9)
     by_rate = {run.config["rate"]: run for run in result.runs}
@@ -156,7 +156,7 @@ def test_workers_that_the_kernel_really_kills_for_lack_of_memory(url, small_grou
 # A time limit for each epoch.
 
 
-def test_an_epoch_that_takes_too_long_fails_its_run_and_others_go_on(url):
+def test_an_epoch_that_takes_too_long_fails_its_run_and_others_continue(url):
     result = tuned(trainings.sleepy, url, budget=9, epoch_limit=1.5, engine=None)
     by_rate = {run.config["rate"]: run for run in result.runs}
     assert by_rate[0.2].state == "finished"
@@ -192,7 +192,7 @@ def test_where_every_epoch_takes_too_long_the_study_ends(url):
         tuned(lambda run: time.sleep(1000), url, epoch_limit=0.5, candidates=None)
 
 
-def test_a_limit_in_this_process_is_refused_but_for_commands(url, tmp_path):
+def test_a_limit_in_this_process_is_refused_except_for_commands(url, tmp_path):
     with pytest.raises(ft.StudyError, match="epoch_limit needs engine='processes'"):
         tuned(trainings.descend, url, epoch_limit=1.0, engine="inline")
     with pytest.raises(ft.StudyError, match="positive number of seconds"):
@@ -247,7 +247,7 @@ def shipped(function):
     return serialization.receive(io.BytesIO(serialization.message(function)))
 
 
-def test_functions_travel_by_name_or_by_value():
+def test_functions_are_sent_by_name_or_by_value():
     notebook = {"__name__": "__main__", "offset": 3}
     exec("def train(x): return x + offset", notebook)
     step = 10
@@ -271,7 +271,7 @@ def test_a_training_that_mentions_the_package_is_sent_to_workers(url):
     assert {run.config["rate"]: run.state for run in result.runs}[BAD["rate"]] == "diverged"
 
 
-def test_a_function_that_cannot_travel_is_refused_before_anything_is_started(url):
+def test_a_function_that_cannot_be_sent_is_refused_before_anything_is_started(url):
     lock = threading.Lock()
     with pytest.raises(ft.StudyError, match=r"cannot be sent to a worker process: .*lock.*exists in this process only"):
         tuned(lambda run: lock.acquire(), url)
@@ -300,7 +300,7 @@ def test_a_forked_helper_of_a_training_can_be_terminated():
         if helper == 0:
             try:
                 time.sleep(30)
-            finally:  # whatever happens, it must not go on as if it were the process of the tests
+            finally:  # whatever happens, it must not continue as if it were the process of the tests
                 os._exit(0)
         time.sleep(0.2)
         os.kill(helper, signal.SIGTERM)

@@ -119,7 +119,7 @@ def test_a_run_that_another_worker_advanced_is_loaded(url, tmp_path):
     for worker, to_epoch, loads in ((one, 2, 0), (other, 4, 1), (one, 5, 1), (one, 6, 0), (other, 8, 1)):
         Walk.loaded = 0
         losses = advance(worker, 1, to_epoch)
-        assert (len(losses), Walk.loaded) == (to_epoch, loads), "taken from memory although it went on elsewhere"
+        assert (len(losses), Walk.loaded) == (to_epoch, loads), "taken from memory although another worker advanced it"
     assert losses == advance(alone, 1, 8)
 
 
@@ -136,7 +136,7 @@ def test_only_the_last_few_are_kept(url, tmp_path):
     assert len(worker.models) == 1, "a run that is finished is never thawed"
 
 
-def test_what_is_taken_is_no_longer_there_and_must_be_of_that_checkpoint():
+def test_a_model_is_taken_once_and_only_for_its_checkpoint():
     cache, model = ModelCache(3), object()
     cache.keep(Checkpoint(1, 4, "place", "hash", 10), model)
     newest = Checkpoint(1, 4, "place", "hash", 10, 7)
@@ -151,7 +151,7 @@ def test_what_is_taken_is_no_longer_there_and_must_be_of_that_checkpoint():
 
 
 class Large(Walk):
-    """There is room for one only."""
+    """There is memory for one only."""
 
     alive = 0
 
@@ -184,21 +184,21 @@ class Forgetful(Walk):
 
 
 @pytest.mark.parametrize("trained", [Large, Forgetful])
-def test_where_the_cache_may_be_at_fault_the_run_is_tried_without(url, tmp_path, trained):
+def test_if_the_cache_may_be_the_cause_the_run_is_repeated_without_it(url, tmp_path, trained):
     first = bench(url, tmp_path / "kept", trained)
     advance(first, 1, 1)
     first.models.disable()
     worker = bench(url, tmp_path / "kept", trained)
-    told = []
+    repeated = []
     for epoch in range(2, 5):
         for run in (1, 2):
             before = len(worker.study.runs[run - 1].losses) if run <= len(worker.study.runs) else 0
             advance(worker, run, epoch)
             if len(worker.study.runs[run - 1].losses) == before:
-                told.append(run)
+                repeated.append(run)
                 advance(worker, run, epoch)
     assert [len(run.losses) for run in worker.study.runs] == [4, 4]
-    assert len(told) == 1
+    assert len(repeated) == 1
     with Store(url) as store:
         said = [event.kind for event in store.open("study").events()]
     assert said.count(CACHE_OFF) == 1

@@ -40,8 +40,8 @@ def url(tmp_path):
 
 def tuned(train, cluster, url, environment=None, **changes):
     wanted = {"max_epochs": 3, "budget": 6, "candidates": [GOOD, BAD], "policy": "random"}
-    crew = ft.RayEngine(address=cluster.address, runtime_env={"env_vars": environment or {}})
-    return ft.tune(train, SPACE, store=url, engine=crew, **wanted | changes)
+    ray_engine = ft.RayEngine(address=cluster.address, runtime_env={"env_vars": environment or {}})
+    return ft.tune(train, SPACE, store=url, engine=ray_engine, **wanted | changes)
 
 
 def events(url, kind):
@@ -56,7 +56,7 @@ def test_an_actor_a_node_and_the_driver_are_killed_and_every_promise_holds(clust
     assert found["replayed"] > 0
 
 
-def test_a_worker_that_gets_sigterm_saves_and_leaves_and_another_goes_on(cluster, url, tmp_path):
+def test_a_worker_that_gets_sigterm_saves_and_leaves_and_another_continues(cluster, url, tmp_path):
     def train(run):
         if run.from_epoch == 0 and run.config == GOOD:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -69,7 +69,7 @@ def test_a_worker_that_gets_sigterm_saves_and_leaves_and_another_goes_on(cluster
     assert events(url, "worker died") == []
 
 
-def test_an_epoch_that_takes_too_long_fails_its_run_and_others_go_on(cluster, url):
+def test_an_epoch_that_takes_too_long_fails_its_run_and_others_continue(cluster, url):
     result = tuned(trainings.sleepy, cluster, url, budget=9, epoch_limit=1.5)
     by_rate = {run.config["rate"]: run for run in result.runs}
     assert by_rate[0.2].state == "finished"
@@ -100,7 +100,7 @@ def test_what_cannot_work_ends_the_study_with_its_message(cluster, url, monkeypa
         tuned(ghost.train, cluster, url)
 
 
-def test_the_cluster_of_the_tests_wants_a_token(cluster):
+def test_the_cluster_of_the_tests_requires_a_token(cluster):
     code = f"from ray._raylet import GcsClient; GcsClient({cluster.address!r}).internal_kv_keys(b'', None)"
     environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -153,9 +153,9 @@ def test_the_dashboard_is_off_and_the_token_on_unless_asked_and_no_cluster_is_a_
             raise ConnectionError("nobody there")
 
     monkeypatch.setattr(engine, "library", Away)
-    for crew in (ft.RayEngine(), ft.RayEngine(address="192.0.2.1:6379", dashboard=True)):
+    for ray_engine in (ft.RayEngine(), ft.RayEngine(address="192.0.2.1:6379", dashboard=True)):
         with pytest.raises(ft.StudyError, match="cannot connect to a Ray cluster: nobody there"):
-            ft.tune(trainings.descend, SPACE, 3, 6, store=url, engine=crew)
+            ft.tune(trainings.descend, SPACE, 3, 6, store=url, engine=ray_engine)
     assert asked == [((None,), False), (("192.0.2.1:6379",), True)]
     code = "import os; from freezethaw.runtime.ray import library; library(); print(os.environ['RAY_AUTH_MODE'])"
     for before, after in (({}, "token"), ({"RAY_AUTH_MODE": "disabled"}, "disabled")):
@@ -179,7 +179,7 @@ print(found.best.loss, os.environ["RAY_AUTH_MODE"])
 """
 
 
-def test_who_has_imported_ray_before_gets_a_cluster_with_tokens_too(tmp_path):
+def test_a_cluster_has_tokens_even_if_ray_was_imported_before(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(tmp_path)}
     with tempfile.TemporaryDirectory() as short:  # where no cluster of another test is found; sockets need a short path
         found = subprocess.run(
@@ -200,7 +200,7 @@ def test_resources_as_ray_takes_them():
     assert ft.RayEngine().options()["num_cpus"] == 1
 
 
-def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatch):
+def test_ray_is_imported_on_use_and_its_absence_is_one_line(monkeypatch):
     code = "import sys, freezethaw as ft; ft.tune; ft.RayEngine(); print('ray' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
@@ -209,7 +209,7 @@ def test_ray_is_imported_only_where_it_is_used_and_missed_in_one_line(monkeypatc
         ft.tune(trainings.descend, SPACE, 3, 6, engine=ft.RayEngine())
 
 
-def test_what_ray_says_of_a_death():
+def test_causes_of_deaths_as_ray_reports_them():
     class OutOfMemoryError(Exception):
         pass
 

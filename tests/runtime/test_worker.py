@@ -105,7 +105,7 @@ def _skips(run):
         (_reports(np.float32("inf")), "diverged", "", None),
     ],
 )
-def test_what_a_training_does_is_said_and_other_runs_go_on(url, tmp_path, how, state, outcome, message):
+def test_failures_of_a_training_are_reported_and_other_runs_continue(url, tmp_path, how, state, outcome, message):
     result = tuned(spoilt(how), url, tmp_path, max_epochs=2, budget=50)
     assert result.reason.startswith("space exhausted") or "nothing" in result.reason
     by_rate = {run.config["rate"]: run for run in result.runs}
@@ -133,12 +133,12 @@ def test_numbers_of_libraries_are_numbers(url, tmp_path):
         assert store.open("study").metrics(1) == ({"accuracy": 0.25, "count": 3.0, "note": "fine", "flag": True},)
 
 
-def test_a_metric_that_cannot_be_kept_is_named(url, tmp_path):
+def test_a_metric_that_cannot_be_stored_is_named(url, tmp_path):
     with pytest.raises(ft.StudyError, match="picture of run 3 must be a number"):
         tuned(lambda run: [run.report(1.0, picture=object()) for _ in run.epochs()], url, tmp_path)
 
 
-def test_a_forked_child_neither_reports_nor_comes_back(url, tmp_path):
+def test_a_forked_child_neither_reports_nor_returns(url, tmp_path):
     seen = tmp_path / "seen"
 
     def train(run):
@@ -197,7 +197,7 @@ def test_asked_to_leave_it_saves_and_no_recorded_epoch_is_trained_again(url, tmp
     assert len(log()) == len(set(log())) == 10
 
 
-def test_a_decision_that_was_saved_to_its_end_is_closed_and_not_trained_on(url, tmp_path, log):
+def test_a_decision_that_was_saved_to_its_end_is_closed_without_training(url, tmp_path, log):
     bench = Bench(url, tmp_path / "kept")
     decision = bench.study.ask()
     lease = bench.session.lease(decision)
@@ -254,7 +254,7 @@ def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path, monkeypatch):
     with Store(url) as store:
         study = store.open("study")
         assert [run.state for run in study.load().runs] == ["pending"]
-        assert study.take_over(Watcher()) is not None, "nobody could go on with it at once"
+        assert study.take_over(Watcher()) is not None, "nobody could take it over at once"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path, monkeypatch):
         (["killed"] * 3 + ["crashed"] * CRASHES, "failed", "3 workers in turn crashed"),
     ],
 )
-def test_a_run_has_failed_where_workers_die_by_its_own_doing(url, tmp_path, causes, outcome, message):
+def test_a_run_that_causes_deaths_of_workers_has_failed(url, tmp_path, causes, outcome, message):
     """As `take_over` sees it: the real thing, with SIGKILL, is in test_local."""
     bench = Bench(url, tmp_path / "kept")
     decision = bench.study.ask()
@@ -316,7 +316,7 @@ def test_a_training_that_is_always_preempted_has_failed_in_the_end(url, tmp_path
         tuned(preempted, f"{url}2", tmp_path)
 
 
-def test_a_training_that_is_preempted_now_and_then_goes_on(url, tmp_path):
+def test_a_training_that_is_preempted_sometimes_continues(url, tmp_path):
     def train(run):
         for epoch in run.epochs():
             run.report(1 / epoch, save=lambda folder: (folder / "x").write_text("x"))
@@ -351,9 +351,9 @@ def fat(log):
 
 def test_evicted_runs_are_trained_again_and_their_first_losses_stay(url, tmp_path):
     log = []
-    budget, kept, room = 30, tmp_path / "kept", 45_000
+    budget, kept, allowed = 30, tmp_path / "kept", 45_000
     result = ft.tune(
-        fat(log), SPACE, 6, budget, store=url, seed=2, checkpoints=ft.Checkpoints(kept, gb=room / 1e9, every=2)
+        fat(log), SPACE, 6, budget, store=url, seed=2, checkpoints=ft.Checkpoints(kept, gb=allowed / 1e9, every=2)
     )
     assert result.epochs == budget
     evicted = events(url, "checkpoint evicted")
@@ -362,7 +362,7 @@ def test_evicted_runs_are_trained_again_and_their_first_losses_stay(url, tmp_pat
     assert events(url, "loss differs") == []
     with Store(url) as store:
         there = store.open("study").checkpoints()
-        assert sum(c.bytes for c in there) <= room
+        assert sum(c.bytes for c in there) <= allowed
     for run in result.runs:
         weight, expected = 1.0, []
         for _ in run.losses:
@@ -444,7 +444,7 @@ def test_a_training_that_fails_from_now_on_ends_the_study(url, tmp_path, monkeyp
     study.close()
 
 
-def test_an_error_of_the_tuner_is_not_blamed_on_the_run(url, tmp_path, monkeypatch):
+def test_an_error_of_the_tuner_does_not_fail_the_run(url, tmp_path, monkeypatch):
     bench = Bench(url, tmp_path / "kept")
 
     def broken(*_):

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 class DatabaseContract:
     """Needs a fixture `url` of an empty store."""
 
-    def test_a_study_from_elsewhere_is_saved_whole_and_goes_on(self, url):
+    def test_an_imported_study_is_saved_completely_and_continues(self, url):
         store = Store(url)
         origin = store.create_or_open("origin", definition(max_epochs=4))
         origin.record(decide(origin, to_epoch=4).lease, report(1, 4.0, 3.0, seconds=(0.5, math.nan)), close="told")

@@ -22,7 +22,7 @@ class HistoryContract:
             samples[turn % 10]["a"] = 1 / (turn + 3)
             state = {**state, "samples": samples, "turn": turn}
             if turn == 40:
-                study = opened(url)  # another process goes on
+                study = opened(url)  # another process continues
             if turn == 50:
                 state = {**state, "anchor": [0.2] * 100, "new": [math.nan, "$number", {"$number": "nan"}]}
             committed = decide(study, state=None if turn == 20 else state)

@@ -17,7 +17,7 @@ from tests.store.small_study import CONFIG, Clock, decide, opened, report, take_
 class LeasesContract:
     """Needs a fixture `url` of an empty store."""
 
-    def test_one_decides_at_a_time(self, url):
+    def test_one_process_decides_at_a_time(self, url):
         one, two = opened(url), opened(url)
         lease_to_decide = one.acquire_decision_lease(Watcher())
         assert two.acquire_decision_lease(Watcher()) is None
@@ -39,7 +39,7 @@ class LeasesContract:
             study.commit(lease_to_decide, DecisionDraft(None, CONFIG, 3, "r"), 2)
         assert study.load().decisions == 2
 
-    def test_a_silent_holder_loses_its_lease_only_to_who_watched_it_for_the_lease_time(self, url):
+    def test_a_silent_holder_loses_its_lease_only_to_a_process_that_watched_it_for_the_lease_time(self, url):
         study, clock = opened(url), Clock()
         lease = decide(study).lease
         study.record(lease, report(1, 3.0))
@@ -74,7 +74,7 @@ class LeasesContract:
         assert study.load().runs[0].losses == (3.0, 2.0, 1.0)
         assert [(e.kind, e.run) for e in study.events()] == [("lease taken over", 1)]
 
-    def test_who_looks_twice_does_not_take_twice(self, url):
+    def test_taking_a_lease_as_seen_before_works_once(self, url):
         study, clock = opened(url), Clock()
         decide(study)
         one, two = Watcher(1.0, clock), Watcher(1.0, clock)
@@ -110,7 +110,7 @@ class LeasesContract:
             ({"pid": 2**22 + 1, "boot": ""}, False),
         ],
     )
-    def test_which_holders_are_surely_dead(self, url, change, dead):
+    def test_which_holders_are_known_to_be_dead(self, url, change, dead):
         study = opened(url)
         decide(study)
         elsewhere = replace(Process.current(), **change)
@@ -118,7 +118,7 @@ class LeasesContract:
         held = replace(study.leases()[-1], holder=elsewhere)
         assert watcher.may_take(study.uid, held) is dead
 
-    def test_a_lease_that_is_given_back_is_taken_over_at_once(self, url):
+    def test_a_released_lease_is_taken_over_at_once(self, url):
         study = opened(url)
         first = decide(study)
         study.record(first.lease, report(1, 1.0))

@@ -44,7 +44,7 @@ class LossesContract:
         assert study.load().runs[0].state == "finished"
         assert study.load().pending == ()
 
-    def test_one_more_loss_is_seen_by_who_looks_again(self, url):
+    def test_a_reader_sees_new_losses_when_it_loads_again(self, url):
         study = opened(url)
         lease = decide(study).lease
         known = [opened(url).load()]
@@ -64,7 +64,7 @@ class LossesContract:
     @pytest.mark.parametrize(
         ("close", "losses", "expected"),
         [
-            ("told", (1.0,), ("told", "frozen", "")),  # fewer than granted: the rest is given back
+            ("told", (1.0,), ("told", "frozen", "")),  # fewer than granted
             ("interrupted", (1.0,), ("told", "frozen", "interrupted")),
             ("interrupted", (), ("cancelled", "frozen", "interrupted")),
             ("diverged", (1.0,), ("told", "diverged", "")),
@@ -114,7 +114,7 @@ class LossesContract:
         assert study.checkpoints() == ()
         study.record(lease, report(2, 4.0))  # and the lease is still there
 
-    def test_told_without_a_loss_is_refused(self, url):
+    def test_closing_as_told_without_a_loss_is_refused(self, url):
         study = opened(url)
         with pytest.raises(TellError, match="no loss yet"):
             study.record(decide(study).lease, close="told")

@@ -34,7 +34,7 @@ class StudiesContract:
         assert again.load() == first.load()
         assert again.load().version == 1
 
-    def test_tags_are_for_people_and_stay_where_nothing_is_said_of_them(self, url):
+    def test_tags_stay_if_a_call_does_not_mention_them(self, url):
         study = opened(url)
         study.set_tags(["雪", "first try", "雪"])
         before = study.load()
@@ -51,7 +51,7 @@ class StudiesContract:
         assert wider.load().definition["tags"] == []
 
     @pytest.mark.parametrize("tags", ["mnist", 3, [3], [""], [" "], ["a,b"], ["a\nb"], ["x" * 51]])
-    def test_what_is_no_tag_is_refused(self, url, tags):
+    def test_wrong_tags_are_refused(self, url, tags):
         study = opened(url)
         with pytest.raises(StudyError, match=r"tags are a list|a tag is a text"):
             study.set_tags(tags)
@@ -99,7 +99,7 @@ class StudiesContract:
             opened(url, **change)
         assert opened(url).load() == before
 
-    def test_when_max_epochs_grow_finished_runs_can_go_on(self, url):
+    def test_when_max_epochs_grows_finished_runs_can_continue(self, url):
         study = opened(url, max_epochs=2)
         study.record(decide(study, to_epoch=2).lease, report(1, 2.0, 1.0), close="told")
         added = add_run(study, CONFIG, [3.0, 2.0])

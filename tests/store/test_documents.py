@@ -38,7 +38,7 @@ def test_a_difference_is_small():
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3.0}}, b"bytes", [complex(1, 2)]])
-def test_what_json_cannot_say_is_refused(value):
+def test_what_json_cannot_represent_is_refused(value):
     with pytest.raises(StoreError, match="plain JSON"):
         documents.dump(value)
 

@@ -71,7 +71,7 @@ def test_the_auditor_accepts_a_quiet_study(finished):
         ("UPDATE freezethaw_decisions SET basis = basis + 1 WHERE number = 2", "a replay takes"),
     ],
 )
-def test_the_auditor_notices_harm(finished, harm, message):
+def test_the_auditor_detects_damage(finished, harm, message):
     orders, worker = finished
     with worker.study._database.writing() as connection:
         connection.exec_driver_sql(harm)

@@ -51,7 +51,7 @@ def test_a_lost_lease_is_noticed(study):
         until(lambda: heart.lost == {lease})
 
 
-def test_trouble_with_the_store_is_not_the_end(study):
+def test_errors_of_the_store_do_not_end_the_heartbeat(study):
     lease, failing = decide(study).lease, [True]
 
     def beat(lease):

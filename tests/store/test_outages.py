@@ -36,7 +36,7 @@ def server():
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
-def test_writers_go_on_when_the_server_is_back(server, how):
+def test_writers_continue_when_the_server_is_back(server, how):
     """Each writes one event after the other while the server is restarted twice: none is missing, none is twice."""
     url, stop = fresh_database(server.url), threading.Event()
     study = opened(url)

@@ -45,14 +45,14 @@ def test_a_process_knows_itself():
 
 
 @pytest.mark.usefixtures("system")
-def test_a_number_that_was_given_to_another_process_does_not_make_the_first_one_live():
+def test_a_reused_process_number_does_not_count_as_the_first_process():
     here = Process.current()
     assert Process(here.host, here.boot, os.getpid(), "long before").is_dead(here)
     assert not Process(here.host, "another boot", os.getpid(), "long before").is_dead(here), "it cannot be looked up"
-    assert not Process(here.host, here.boot, os.getpid(), "").is_dead(here), "nor told from another"
+    assert not Process(here.host, here.boot, os.getpid(), "").is_dead(here), "nor distinguished from another"
 
 
-def test_where_the_system_does_not_say_which_boot_this_is_nobody_is_called_dead(monkeypatch):
+def test_if_the_boot_is_unknown_no_process_is_considered_dead(monkeypatch):
     def no_proc(*_, **__):
         raise FileNotFoundError
 
@@ -62,7 +62,7 @@ def test_where_the_system_does_not_say_which_boot_this_is_nobody_is_called_dead(
     assert not Process(here.host, "", 2**22 + 1, "").is_dead(here)
 
 
-def test_on_macos_the_boot_is_asked_of_sysctl(monkeypatch):
+def test_on_macos_the_boot_is_read_with_sysctl(monkeypatch):
     asked = []
     monkeypatch.setattr(storage.sys, "platform", "darwin")
     monkeypatch.setattr(storage, "_output", lambda *command: asked.append(command) or "A-B-C")

@@ -27,6 +27,6 @@ def test_numbers_for_the_past(runs, pending, count, expected):
 
 
 @pytest.mark.parametrize(("runs", "pending", "count"), [([run(1), run(2)], {}, 1), ([run(1), run(2)], {2: 1}, 2)])
-def test_what_cannot_have_been_is_refused(runs, pending, count):
+def test_impossible_histories_are_refused(runs, pending, count):
     with pytest.raises(StudyError, match="cannot have led"):
         past_decisions(runs, pending, count)

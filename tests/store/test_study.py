@@ -91,17 +91,17 @@ def test_requests_imported_runs_explanations_and_cancelling(url):
     study = ft.Study(SPACE, max_epochs=9, store=url)
     study.add_run({"x": 0.5, "width": 8}, [1.0, 0.6, 0.5])
     study.enqueue({"x": 0.9, "width": 2}, to_epoch=2)
-    wished = study.ask()
-    assert wished.config == {"x": 0.9, "width": 2}
-    assert wished.epochs == 2
-    study.cancel(wished)
+    requested = study.ask()
+    assert requested.config == {"x": 0.9, "width": 2}
+    assert requested.epochs == 2
+    study.cancel(requested)
     assert study.runs[1].state == "frozen"
     [again] = advance(study, 1)
-    assert again.run == wished.run  # cancelled before its first epoch: it comes first
+    assert again.run == requested.run  # cancelled before its first epoch: it comes first
     [chosen] = advance(study, 1)
     assert study.explain(chosen.number).decision == chosen
     assert study.explain(chosen.number).basket[0].to_epoch >= 1
-    study.thaw(wished.run, 5)
+    study.thaw(requested.run, 5)
     assert study.ask().to_epoch == 5
     failed = study.ask()
     study.cancel(failed, "out_of_memory")
@@ -126,7 +126,7 @@ def test_bounds_may_change_and_old_runs_stay_as_evidence(url):
         ft.Study(ft.Space(y=ft.Float(0.0, 1.0)), max_epochs=12, store=url)
 
 
-def test_a_study_in_memory_goes_on_in_a_store(url):
+def test_a_study_in_memory_continues_in_a_store(url):
     study, twin = (ft.Study(SPACE, max_epochs=9, seed=2) for _ in range(2))
     assert advance(study, 5) == advance(twin, 5)
     pending, same = study.ask(), twin.ask()
@@ -224,7 +224,7 @@ def test_the_price_of_an_evicted_run_is_paid(url):
 
 
 def test_a_closed_study_releases_its_decisions(url):
-    """In the same process too: they are handed out again at once, not after the lease time."""
+    """In the same process too: they are taken over at once, not after the lease time."""
     with ft.Study(SPACE, max_epochs=9, store=url) as study:
         decision = study.ask()
     with ft.Study(SPACE, max_epochs=9, store=url) as again:

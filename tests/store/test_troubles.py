@@ -161,7 +161,7 @@ overlay /overlay overlay rw 0 0
         ("/overlay/x.db", ""),
     ],
 )
-def test_network_file_systems_are_told_apart(file, kind):
+def test_network_file_systems_are_recognised(file, kind):
     assert network_kind(Path(file), read_proc_mounts(MOUNTS)) == kind
 
 
@@ -172,7 +172,7 @@ def test_network_file_systems_of_macos():
     assert network_kind(Path("/Volumes/my share/x.db"), mounts) == "smbfs"
 
 
-def test_what_is_mounted_is_asked_of_the_system(monkeypatch):
+def test_mounts_are_read_from_the_system(monkeypatch):
     """A store must not be refused, nor taken, because the question was put wrongly."""
     assert "/" in dict(urls._mounts())
     monkeypatch.setattr(urls.sys, "platform", "darwin")
@@ -183,7 +183,7 @@ def test_what_is_mounted_is_asked_of_the_system(monkeypatch):
     urls.require_local(Path("/y.db"))
 
 
-def test_where_the_system_does_not_say_what_is_mounted_nothing_is_refused(monkeypatch):
+def test_if_mounts_are_unknown_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: open("/no/such/file"))  # noqa: PTH123, SIM115
     urls.require_local(Path("/home/me/x.db"))
 
@@ -224,7 +224,7 @@ def test_a_fork_has_connections_of_its_own(tmp_path):
         try:
             study.record(lease, report(1, 1.0))
             os._exit(0)
-        finally:  # it must not go on as if it were the process of the tests
+        finally:  # it must not continue as if it were the process of the tests
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     study.record(lease, report(2, 2.0))
@@ -274,7 +274,7 @@ def test_a_file_of_every_schema_version_opens_for_ever(tmp_path, frozen):
         assert study.metrics(1)[0] == {"accuracy": 0.5}
         assert [e.kind for e in study.events()] == ["loss differs", "definition changed", "note"]
         assert study.load(at=study.decision(4).basis).decisions == 3
-        taken = decide(study, run=1, to_epoch=6)  # and goes on
+        taken = decide(study, run=1, to_epoch=6)  # and continues
         study.record(taken.lease, report(5, 0.4), close="told")
 
 

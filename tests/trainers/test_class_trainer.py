@@ -105,6 +105,6 @@ def test_a_missing_method_is_named():
         function_of(print)
 
 
-def test_it_travels_to_another_process(tmp_path):
+def test_it_is_sent_to_another_process(tmp_path):
     copy = cloudpickle.loads(cloudpickle.dumps(function_of(Descent)))
     assert copy == function_of(Descent)

@@ -1,4 +1,4 @@
-"""Commands of any language: what they are told, what of their output counts, how they may end."""
+"""Commands in any language: their environment, their output, their exit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from freezethaw.trainers import command, limited
 from freezethaw.trainers.command_process import read_line
 from tests.trainers.bench import Bench, script
 
-# doubles a number in each epoch; everything it needs to go on is in one file
+# doubles a number in each epoch; its whole state is one file
 SHELL = """#!/bin/sh
 set -e
 value=$FREEZETHAW_SEED
@@ -99,24 +99,24 @@ def test_a_c_program_saves_and_loads_its_own_state(tmp_path):
     assert bench.reported == whole
 
 
-def test_what_it_is_told(tmp_path):
+def test_its_environment(tmp_path):
     keep = tmp_path / "seen.json"
     code = f"""
 import json, os
-told = {{k: v for k, v in os.environ.items() if k.startswith("FREEZETHAW_")}}
-told["content"] = json.load(open(told["FREEZETHAW_CONFIG"]))
-told["empty"] = os.listdir(told["FREEZETHAW_SAVE"]) == []
-json.dump(told, open({str(keep)!r}, "w"))
-open(told["FREEZETHAW_SAVE"] + "/x", "w").write("x")
+seen = {{k: v for k, v in os.environ.items() if k.startswith("FREEZETHAW_")}}
+seen["content"] = json.load(open(seen["FREEZETHAW_CONFIG"]))
+seen["empty"] = os.listdir(seen["FREEZETHAW_SAVE"]) == []
+json.dump(seen, open({str(keep)!r}, "w"))
+open(seen["FREEZETHAW_SAVE"] + "/x", "w").write("x")
 print('{{"epoch": 1, "loss": 1}}')
 """
     python = script(tmp_path, "#!/usr/bin/env python3\n" + code, "train.py")
     Bench(tmp_path, {"rate": 0.5, "name": "ä"}, seed=11).train(command([str(python)]), [1])
-    told = json.loads(keep.read_text())
-    assert (told["FREEZETHAW_FROM"], told["FREEZETHAW_TO"], told["FREEZETHAW_SEED"]) == ("0", "1", "11")
-    assert told["FREEZETHAW_LOAD"] == ""
-    assert told["content"] == {"rate": 0.5, "name": "ä"}
-    assert told["empty"]
+    seen = json.loads(keep.read_text())
+    assert (seen["FREEZETHAW_FROM"], seen["FREEZETHAW_TO"], seen["FREEZETHAW_SEED"]) == ("0", "1", "11")
+    assert seen["FREEZETHAW_LOAD"] == ""
+    assert seen["content"] == {"rate": 0.5, "name": "ä"}
+    assert seen["empty"]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_no_such_command(tmp_path):
         Bench(tmp_path).train(command([str(wrong)]), [1])
 
 
-def test_one_that_hangs(tmp_path):
+def test_a_training_that_hangs(tmp_path):
     script(tmp_path, f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 10000\n")
     with pytest.raises(TrainingError, match=r"longer than 2 s for one epoch: .*train.sh printed no loss"):
         Bench(tmp_path).train(command(["./train.sh"], tmp_path, epoch_limit=2.0), [1])
@@ -216,7 +216,7 @@ def test_one_that_hangs(tmp_path):
         os.kill(pid, 0)
 
 
-def test_one_that_leaves_a_child_behind(tmp_path):
+def test_a_command_that_leaves_a_child_process_behind(tmp_path):
     text = f"""sleep 10000 & echo $! > {tmp_path}/child
 echo '{{"epoch": 1, "loss": 1}}'
 {SAVE}"""

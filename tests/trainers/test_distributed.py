@@ -1,4 +1,4 @@
-"""Two processes train a run together: they agree, go on where they were frozen, and never wait for the dead."""
+"""Two processes train a run together: they agree, continue where they were frozen, and never wait for dead ranks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def leaves(run):
         (leaves, TrainingError, "rank 1 ended while others train|rank 0"),
     ],
 )
-def test_nobody_waits_for_ever(tmp_path, training, error, message):
+def test_no_rank_waits_for_ever(tmp_path, training, error, message):
     """Else this test would take longer than pytest allows."""
     with pytest.raises(error, match=message):
         Bench(tmp_path).train(lambda run: everywhere(run, training, ranks=2), [2])

@@ -56,7 +56,7 @@ def test_a_class(folder):
     assert Bench(folder).train(named("mytraining.py:Other"), [2]) == [2.0, 2.0]
 
 
-def test_it_travels_by_name_to_a_process_that_knows_nothing(folder, tmp_path_factory):
+def test_it_is_sent_by_name_to_a_new_process(folder, tmp_path_factory):
     sent = pickle.dumps(named("mytraining.py:train"))
     code = f"import pickle; print(pickle.loads({sent!r}).function().__name__)"
     elsewhere = tmp_path_factory.mktemp("elsewhere")

@@ -53,7 +53,7 @@ def test_the_study_file_is_one(tmp_path):
     assert len(ft.Space.from_dict(read_study(tmp_path / "study.toml")["space"])) == 2
 
 
-def test_links_lead_somewhere():
+def test_links_have_targets():
     for page in PAGES:
         for link in re.findall(r"\]\(([\w.]+\.md)\)", (DOCS / page).read_text("utf-8")):
             assert (DOCS / link).is_file(), (page, link)

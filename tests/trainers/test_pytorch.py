@@ -93,7 +93,7 @@ def test_thawed_equals_uninterrupted(tmp_path, make_loader, schedule):
 
 
 @pytest.mark.parametrize("part", ["model", "optimizer", "scheduler", "scaler", "own", "loader"])
-def test_every_part_matters(tmp_path, part):
+def test_every_part_is_needed(tmp_path, part):
     """The comparison above would notice a part that is not restored."""
     whole = losses(tmp_path / "whole", [6], with_generator)
     assert losses(tmp_path / "parts", [3, 6], with_generator, leave_out=(part,))[3:] != whole[3:]
@@ -115,7 +115,7 @@ def test_a_checkpoint_is_never_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_what_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path):
+def test_state_that_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path):
     class Odd(torch.nn.Module):
         def get_extra_state(self):
             return np.random.default_rng(0)

@@ -47,7 +47,7 @@ def test_a_search(digits, tmp_path):
     assert results["params"][search.best_index_] == search.best_params_ == {"alpha": search.best_estimator_.alpha}
     assert search.score(*digits) > 0.9
     assert search.best_estimator_.t_ == pytest.approx(1 + 500 * search.best_epoch_)
-    more = clone(search).set_params(budget=24).fit(*digits)  # goes on where it was
+    more = clone(search).set_params(budget=24).fit(*digits)  # continues
     assert sum(more.cv_results_["n_epochs"]) == 24
     assert more.cv_results_["params"][:2] == results["params"][:2]
 

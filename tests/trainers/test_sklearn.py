@@ -1,4 +1,4 @@
-"""scikit-learn: estimators of both kinds go on where they were frozen, and nothing in a checkpoint is executed."""
+"""scikit-learn: estimators of both kinds continue where they were frozen, and nothing in a checkpoint is executed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Mine(BaseEstimator):
     """Of a type that nobody has heard of."""
 
 
-def test_types_of_ones_own_are_named(tmp_path):
+def test_types_of_the_user_are_named(tmp_path):
     with pytest.raises(TrainingError, match=r"unknown types tests\.trainers\.test_sklearn\.Mine; allow"):
         EstimatorState(Mine()).save(tmp_path)
     EstimatorState(Mine(), trusted=["tests.trainers.test_sklearn.Mine"]).save(tmp_path)
