@@ -314,7 +314,7 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
     (without_them, with_them), _ = common_means(simulations, [f"{OURS}, without plateaus", OURS], 200)
     what = "separate units for plateaus | regret after 200 epochs, TaskSet"
     lines.append(f"| {what} | {without_them:.3f} | {with_them:.3f} |")
-    ratio = kept("carried.json")["geometric_mean"]
+    ratio = kept("sequential.json")["geometric_mean"]
     lines.append(
         "| sequentially updated samples | distance of forecasts from those of samples from scratch, in units of the "
         f"distance between those | 1 | {ratio:.2f} |"
@@ -381,7 +381,7 @@ def tables() -> dict[str, str]:
         "later": later_table(every) + source("regret.json"),
         "forecast": forecast_table() + source("forecast.json"),
         "ftpfn": ftpfn_table() + source("forecast_ftpfn.json"),
-        "beyond": beyond_table(every) + source("forecast.json", "regret.json", "carried.json"),
+        "beyond": beyond_table(every) + source("forecast.json", "regret.json", "sequential.json"),
         "ablation": ablation_table(every) + source("regret.json"),
         "policies": policies_table(every) + source("regret.json"),
         "clock": clock_table() + source("clock.json"),

@@ -23,8 +23,8 @@ EARLIEST, PATIENCE = 45, 3  # decisions that went before, and that a run was fro
 SHOWN = 6  # of the basket
 
 
-def play() -> tuple[ft.Study, ft.Decision]:
-    """The study at that decision, which is not carried out yet."""
+def search() -> tuple[ft.Study, ft.Decision]:
+    """The study at that decision, which is not executed yet."""
     demo = runpy.run_path(str(DIGITS))
     study = ft.Study(demo["SPACE"], max_epochs=demo["MAX_EPOCHS"], bounds=(0, None), seed=0)
     networks: dict[int, object] = {}
@@ -45,7 +45,7 @@ def play() -> tuple[ft.Study, ft.Decision]:
         last[run] = number
 
 
-def told(study: ft.Study, decision: ft.Decision) -> dict[str, str]:
+def tables(study: ft.Study, decision: ft.Decision) -> dict[str, str]:
     """What stands between the marks of the page."""
     runs, best, number = study.runs, study.recommended, decision.number
     state = f"{len(runs)} runs, {sum(run.epoch for run in runs)} epochs. The lowest loss is {_lowest(runs):.4f}; the "
@@ -63,7 +63,7 @@ def told(study: ft.Study, decision: ft.Decision) -> dict[str, str]:
         chance = f"{100 * entry.chance:.0f} %"
         basket += f"| {name} | {entry.epoch} | {entry.to_epoch} | {chance} | {entry.score:.5f} |\n"
     basket += (
-        f"\n... and {len(found) - SHOWN} more. The reason that is kept with the decision:\n\n> {decision.reason}\n"
+        f"\n... and {len(found) - SHOWN} more. The reason that is stored with the decision:\n\n> {decision.reason}\n"
     )
     return {"state": state, "basket": basket, "number": f"This is decision {number}.\n"}
 
@@ -80,9 +80,9 @@ def _lowest(runs: tuple[ft.Run, ...]) -> float:
 
 def main() -> None:
     """Fill in the page, and draw the picture."""
-    study, decision = play()
+    study, decision = search()
     text = PAGE.read_text(encoding="utf-8")
-    for mark, words in told(study, decision).items():
+    for mark, words in tables(study, decision).items():
         text = filled(text, mark, words)
     PAGE.write_text(text, encoding="utf-8")
     picture = figures.curves(study, shown=4)

@@ -36,7 +36,7 @@ def dehb(session: Session) -> None:
             if wanted["config_id"] not in rows:
                 rows[wanted["config_id"]] = session.row(_plain(wanted["config"]))
             loss = session.train_up_to(rows[wanted["config_id"]], max(round(wanted["fidelity"]), 1))
-            tuner.tell(wanted, {"fitness": session.told(loss, capped=False), "cost": 0.0})
+            tuner.tell(wanted, {"fitness": session.finite_loss(loss, capped=False), "cost": 0.0})
 
 
 def _plain(config: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Optuna has no candidates, so both modes are the same. Pruned trials cannot be re
 parameters. With a pruner, a diverged trial is reported and pruned, which TPE ranks below all others. The Gaussian
 process supports neither conditions nor pruned or failed trials: it proposes all parameters, of which the inactive ones
 are ignored; it is told the last loss of a pruned trial, the largest loss for a diverged one, and capped losses of
-TaskSet (Session.told).
+TaskSet (Session.finite_loss).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def gp_full(session: Session) -> None:
     space = _distributions(session.space)
     while True:
         trial = study.ask(space)
-        study.tell(trial, session.told(session.train_to_the_end(session.row(trial.params)), capped=True))
+        study.tell(trial, session.finite_loss(session.train_to_the_end(session.row(trial.params)), capped=True))
 
 
 def gp_median(session: Session) -> None:
@@ -51,7 +51,7 @@ def gp_median(session: Session) -> None:
     while True:
         trial = study.ask(space)
         loss, _ = _train_until_pruned(session, trial, session.row(trial.params))
-        study.tell(trial, session.told(loss, capped=True))
+        study.tell(trial, session.finite_loss(loss, capped=True))
 
 
 def _distributions(space: ft.Space) -> dict[str, BaseDistribution]:

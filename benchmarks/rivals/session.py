@@ -12,7 +12,7 @@ import numpy as np
 import freezethaw as ft
 from benchmarks.simulate import Simulation, SimulationEnded
 
-CAPS = {"taskset": 2.0}  # three times the loss at chance level, 0.693: see `Session.told`
+CAPS = {"taskset": 2.0}  # three times the loss at chance level, 0.693: see `Session.finite_loss`
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Session:
             self.train(row)
         return float(self.simulation.shown[row, self.simulation.done[row] - 1])
 
-    def told(self, loss: float, capped: bool) -> float:
+    def finite_loss(self, loss: float, capped: bool) -> float:
         """The loss for a rival that accepts only finite values: a diverged loss is replaced by the largest one.
 
         The losses of TaskSet reach 1e19. A Gaussian process on standardised losses could not distinguish runs, so for

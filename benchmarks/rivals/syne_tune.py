@@ -2,7 +2,7 @@
 
 A promoted trial continues from its checkpoint. A diverged loss is reported as the largest finite loss so far, and
 unless the scheduler pauses the trial there, the trial completes. Rivals with a Gaussian process get capped losses of
-TaskSet (Session.told).
+TaskSet (Session.finite_loss).
 
 With the table as candidates, MOBSTER and DyHPO choose among its rows by `restrict_configurations`, and ASHA, which
 draws at random, has the number of the row as its one hyperparameter. In free mode they propose in the whole space.
@@ -113,7 +113,7 @@ def _run(session: Session, scheduler: LegacyTrialScheduler, trial: Trial, row: i
     """Train a trial until it is paused, stopped or complete."""
     while True:
         loss = session.train(row)
-        result = {METRIC: session.told(loss, capped), RESOURCE: int(session.simulation.done[row])}
+        result = {METRIC: session.finite_loss(loss, capped), RESOURCE: int(session.simulation.done[row])}
         if scheduler.on_trial_result(trial, result) != SchedulerDecision.CONTINUE:
             scheduler.on_trial_remove(trial)
             return

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks import carried, tables
-from benchmarks.carried import prefix, stream
+from benchmarks import tables
+from benchmarks.sequential import compare, prefix, stream
 
 from freezethaw.errors import ModelError
 from freezethaw.losses import Transform
@@ -37,13 +37,13 @@ def falling(runs=6, epochs=8, seed=0, scale=1.0):
 @needs_data
 @pytest.mark.slow
 def test_updated_samples_agree_with_samples_from_scratch(monkeypatch):
-    """On one table of real curves. The measure over many is `python -m benchmarks.carried`; samples that are reweighted
+    """On one table of real curves. For many: `python -m benchmarks.sequential`. Samples that are reweighted
     but never updated, the mutant here, are far outside.
     """
     name = "taskset/FixedTextRNNClassification_imdb_patch32_GRU64_avg_bs128"
-    apart, among = carried.compare(name, runs=8)
+    apart, among = compare(name, runs=8)
     monkeypatch.setattr(sequential, "_schedule", lambda samples, target, count, rng: (np.empty(0, dtype=int), []))
-    stale, _ = carried.compare(name, runs=8)
+    stale, _ = compare(name, runs=8)
     print(f"updated / scratch: {apart / among:.2f}; samples that are never updated: {stale / among:.2f}")
     assert apart < 2.0 * among < stale
 

@@ -145,7 +145,7 @@ def test_a_study_in_memory_continues_in_a_store(url):
 
 
 def test_the_decision_of_a_dead_process_is_taken_over(url):
-    """Killed while it holds a decision: the run is carried on by another process on the same host at once."""
+    """Killed while it holds a decision: the run is taken over by another process on the same host at once."""
     code = f"""
 import os, signal
 import freezethaw as ft

@@ -1,6 +1,6 @@
-"""Whether samples carried from loss to loss are as good as samples from scratch.
+"""Whether samples updated from loss to loss are as good as samples from scratch.
 
-    python -m benchmarks.carried        ratios for each context, and benchmarks/results/carried.json
+    python -m benchmarks.sequential        ratios for each context, and benchmarks/results/sequential.json
 
 A context's losses arrive one by one in random order, and the samples are updated after each. At the end its predictive
 medians are compared with those of three sets from scratch, of the same size and in the same units: by how much more do
@@ -48,7 +48,7 @@ def stream(observations: Observations, model: str, rng: np.random.Generator) -> 
 
 
 def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
-    """Root mean squared differences: of carried from scratch, and among sets from scratch; in units of the table."""
+    """Root mean squared differences: of updated from scratch, and among sets from scratch; in units of the table."""
     ctx = context(name, seed, runs)
     observations, index = ctx.observations(), {row: i for i, (row, _) in enumerate(ctx.seen)}
     features = tables.load()[name].features
@@ -67,9 +67,9 @@ def compare(name: str, seed: int = 0, runs: int = 20) -> tuple[float, float]:
     equal = (-math.log(count),) * count
     fresh = [sample(target, count, np.random.default_rng([seed, 2, i])) for i in range(SETS)]
     scratch = [medians(HyperparameterSamples("drift", samples.units, unstacked(values), equal, ())) for values in fresh]
-    carried = medians(samples)
+    updated = medians(samples)
     among = np.mean([rms(scratch[i], scratch[j]) for i in range(SETS) for j in range(i)])
-    return float(np.mean([rms(carried, s) for s in scratch])), float(among)
+    return float(np.mean([rms(updated, s) for s in scratch])), float(among)
 
 
 def main() -> None:
@@ -81,13 +81,13 @@ def main() -> None:
     names = [n for n in tables.load() if n.startswith(("taskset", "lcbench"))][:: args.every]
     with Pool(args.processes) as pool:
         found = pool.map(compare, names, chunksize=1)
-    for name, (carried, among) in zip(names, found, strict=True):
-        print(f"{name:70s} {carried:.4f} / {among:.4f} = {carried / among:.2f}")
+    for name, (updated, among) in zip(names, found, strict=True):
+        print(f"{name:70s} {updated:.4f} / {among:.4f} = {updated / among:.2f}")
     pooled = sum(c for c, _ in found) / sum(a for _, a in found)
     typical = float(np.exp(np.mean([np.log(c / a) for c, a in found])))
     print(f"all together {pooled:.2f}, geometric mean of the ratios {typical:.2f}")
     results = {"tables": dict(zip(names, found, strict=True)), "pooled": pooled, "geometric_mean": typical}
-    records.write(args.out / "carried.json", results)
+    records.write(args.out / "sequential.json", results)
 
 
 if __name__ == "__main__":
