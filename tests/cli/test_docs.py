@@ -7,7 +7,7 @@ from pathlib import Path
 
 import freezethaw as ft
 from freezethaw.cli import app
-from freezethaw.cli.study_file import KEYS, read_study
+from freezethaw.cli.training_source import KEYS, read_study
 from freezethaw.trainers import command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.cli import formatting
-from freezethaw.cli.study_file import read_space, read_study
+from freezethaw.cli.training_source import read_space, read_study
 from freezethaw.study import session_of
 from tests.cli.conftest import SPACE, SPACE_FILE
 from tests.trainers.bench import script

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import freezethaw as ft
-from freezethaw.cli.study_file import read_study
+from freezethaw.cli.training_source import read_study
 from tests.trainers.test_examples import EXAMPLE
 from tests.trainers.test_missing_libraries import ADAPTERS
 
