@@ -62,7 +62,7 @@ def test_a_training_that_exits_fails_its_run_whatever_the_code(url, code):
     result = tuned(train, url, engine="processes")
     assert states(result) == {0.2: "finished", 0.8: "failed", 0.1: "finished"}
     assert result.reason == "budget spent: 6 epochs"
-    assert "3 workers in turn crashed" in events(url, FAILED)[0].text
+    assert "3 workers in a row crashed" in events(url, FAILED)[0].text
     assert f"ended with exit code {code}" in events(url, "worker died")[0].text
 
 

@@ -93,14 +93,14 @@ def test_a_run_that_kills_its_workers_has_failed_and_others_continue(url, tmp_pa
     assert by_rate[0.2].state == "finished"
     assert (by_rate[0.8].state, by_rate[0.8].losses) == ("failed", (1.0,))
     [said] = events(url, FAILED)
-    assert "10 workers in turn were killed after epoch 1; out of memory?" in said.text
+    assert "10 workers in a row were killed after epoch 1; out of memory?" in said.text
     assert "killed by SIGKILL, from outside" in events(url, "worker died")[0].text
 
 
 def test_a_run_that_crashes_its_workers_has_failed_sooner(url):
     result = tuned(trainings.crash, url, budget=9)
     assert {run.config["rate"]: run.state for run in result.runs} == {0.2: "finished", 0.8: "failed"}
-    assert "3 workers in turn crashed" in events(url, FAILED)[0].text
+    assert "3 workers in a row crashed" in events(url, FAILED)[0].text
     assert len(events(url, "worker died")) == 3
 
 
@@ -120,7 +120,7 @@ def test_workers_that_the_system_kills_for_lack_of_memory(url, tmp_path, monkeyp
     result = tuned(train, url, budget=9)
     by_rate = {run.config["rate"]: (run.state, run.outcome) for run in result.runs}
     assert by_rate == {0.2: ("finished", ""), 0.8: ("failed", "out_of_memory")}
-    assert "3 workers in turn were killed for lack of memory after epoch 0" in events(url, FAILED)[0].text
+    assert "3 workers in a row were killed for lack of memory after epoch 0" in events(url, FAILED)[0].text
     assert "by the system, for lack of memory" in events(url, "worker died")[0].text
 
 
@@ -174,7 +174,7 @@ def test_a_training_that_lets_no_thread_run_is_ended_from_outside_python(url, mo
         patched.setattr(serialization, "message", stubborn_message)
         result = tuned(trainings.deaf, url, candidates=[GOOD], epoch_limit=0.5)
     assert result.runs[0].state == "failed"
-    assert "3 workers in turn crashed" in events(url, FAILED)[0].text
+    assert "3 workers in a row crashed" in events(url, FAILED)[0].text
 
 
 def stubborn_message(train, message=serialization.message):

@@ -260,16 +260,16 @@ def test_a_full_disk_is_not_the_fault_of_the_run(url, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("causes", "outcome", "message"),
     [
-        (["crashed"] * CRASHES, "failed", "3 workers in turn crashed .* after epoch 0"),
+        (["crashed"] * CRASHES, "failed", "3 workers in a row crashed .* after epoch 0"),
         (
             ["out of memory"] * CRASHES,
             "out_of_memory",
-            "3 workers in turn were killed for lack of memory after epoch 0",
+            "3 workers in a row were killed for lack of memory after epoch 0",
         ),
         (["killed"] * (UNEXPLAINED - 1), "", None),
-        (["killed"] * UNEXPLAINED, "failed", "10 workers in turn were killed after epoch 0; out of memory"),
+        (["killed"] * UNEXPLAINED, "failed", "10 workers in a row were killed after epoch 0; out of memory"),
         (["unknown"] * 5 + ["crashed"] * 2, "", None),
-        (["killed"] * 3 + ["crashed"] * CRASHES, "failed", "3 workers in turn crashed"),
+        (["killed"] * 3 + ["crashed"] * CRASHES, "failed", "3 workers in a row crashed"),
     ],
 )
 def test_a_run_that_causes_deaths_of_workers_has_failed(url, tmp_path, causes, outcome, message):

@@ -77,7 +77,7 @@ def test_passwords_are_masked(url):
 def test_a_file_that_is_no_database(tmp_path):
     file = tmp_path / "x.db"
     file.write_text("not a database " * 100)
-    with pytest.raises(StoreError, match="is no SQLite database"):
+    with pytest.raises(StoreError, match="is not an SQLite database"):
         Store(f"sqlite:///{file}")
     assert file.read_text().startswith("not a database")
 
@@ -99,7 +99,7 @@ def test_a_locked_file_is_named_after_the_wait(tmp_path):
     blocker = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     drawn = random.getstate()
-    with pytest.raises(StoreError, match=r"is locked by another process and stayed so for 0\.3 s"):
+    with pytest.raises(StoreError, match=r"has been locked by another process for 0\.3 s"):
         Store(url, wait=0.3).create_or_open("study", _definition())
     assert random.getstate() == drawn, "a training that draws from it would depend on who else writes"
     blocker.execute("COMMIT")

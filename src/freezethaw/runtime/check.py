@@ -22,31 +22,31 @@ What = Literal["training", "epochs", "losses", "state"]
 TOLERANCE = 1e-6  # of losses, relative: the order of additions may differ between processors
 
 OPTIMISER = (
-    "what the next epoch needs is not all in the checkpoint: most often the optimiser's state (momentum, Adam's "
-    "averages) is not saved, else the learning-rate schedule or the state of a random generator"
+    "the checkpoint lacks something that the next epoch needs: most often the optimiser's state (momentum, Adam's "
+    "averages), else the learning-rate schedule or the state of a random generator"
 )
-NEVER_LOADED = "the checkpoint is never loaded: without one the thawed run gives the same losses. Load run.checkpoint"
+NEVER_LOADED = "the checkpoint is never loaded: a thaw without it gives the same losses. Load run.checkpoint"
 OFF_BY_ONE = (
-    "an epoch count is off by one after the thaw: epochs done are counted from 0 in one place and from 1 in another, "
-    "or the counter is saved before it is raised"
+    "an epoch counter is off by one after the thaw: it starts at 0 in one place and at 1 in another, or it is saved "
+    "before it is incremented"
 )
 UNSEEDED_SPLIT = (
-    "the trained state is the same and its loss is not: it is measured on other data each time. Seed the validation "
-    "split with run.seed"
+    "the trained state is the same but its loss is not: the loss is measured on different data each time. Seed the "
+    "validation split with run.seed"
 )
 UNSEEDED = (
-    "training is not the same in two processes even before any freeze: something is drawn without run.seed (initial "
+    "training differs between two processes even before any freeze: something is drawn without run.seed (initial "
     "weights, shuffling, the validation split, dropout), or the computation itself is not deterministic"
 )
 UNSEEDED_AFTER = (
     "two thaws from the same checkpoint differ: something is drawn without run.seed after a thaw (shuffling, the "
     "validation split)"
 )
-UNREADABLE = "load cannot read what save wrote, or needs something that only lived in the process before"
+UNREADABLE = "load cannot read what save wrote, or needs something that existed only in the earlier process"
 NOT_RESTORED = "the losses agree, but part of the saved state was not restored; it would show later"
 OTHER_BYTES = (
-    "saved with other bytes after a thaw; its content was not compared, because nothing is unpickled, but training on "
-    "from it gives the same losses as without any freeze"
+    "saved with other bytes after a thaw; its content was not compared, because nothing is unpickled, but training "
+    "continued from it with the same losses as without any freeze"
 )
 RANDOM_SAVE = "save writes other bytes for the same state (a time stamp, an unordered set); harmless"
 

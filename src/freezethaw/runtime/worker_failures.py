@@ -44,7 +44,7 @@ class WorkerFailures:
         now = _epochs(self._session)
         self._deaths, self._epochs = (self._deaths + 1 if now == self._epochs else 1), now
         if self._deaths > MOST_DEATHS:
-            raise StudyError(f"{self._deaths} workers died without one epoch between, the last one {how}; see {see}")
+            raise StudyError(f"{self._deaths} workers died without an epoch in between, the last one {how}; see {see}")
 
 
 def _epochs(session: StudySession) -> int:
@@ -101,8 +101,8 @@ def verdict(run: int, epoch: int, causes: Sequence[Cause]) -> tuple[str, Closing
         memory = "out of memory" in blamed
         what = "were killed for lack of memory" if memory else "crashed (a fault in a library, or an exit?)"
         how: Closing = "out_of_memory" if memory else "failed"
-        return f"run {run}: {len(blamed)} workers in turn {what} after epoch {epoch}", how
+        return f"run {run}: {len(blamed)} workers in a row {what} after epoch {epoch}", how
     if len(causes) >= UNEXPLAINED:
-        text = f"run {run}: {len(causes)} workers in turn were killed after epoch {epoch}; out of memory?"
+        text = f"run {run}: {len(causes)} workers in a row were killed after epoch {epoch}; out of memory?"
         return text, "failed"
     return None

@@ -357,16 +357,16 @@ def _is_away(error: BaseException | None, known: bool) -> bool:
 CAUSES = (
     (
         "database is locked",
-        "is locked by another process and stayed so for {wait:g} s: is one stopped, or another tool at it?",
+        "has been locked by another process for {wait:g} s: is a process suspended, or does another tool use the file?",
     ),
-    ("lock timeout", "is locked by another session and stayed so for {wait:g} s"),
+    ("lock timeout", "has been locked by another session for {wait:g} s"),
     ("readonly database", "cannot be written: the file or its folder is read-only"),
     (
         "database or disk is full",
         "cannot be written: the disk is full. Nothing recorded is lost; free space and continue",
     ),
     ("disk I/O error", "cannot be read or written: the disk reports an error, or is full"),
-    ("file is not a database", "is no SQLite database: give the file another name"),
+    ("file is not a database", "is not an SQLite database: choose another file name"),
     ("malformed", "is damaged: the file was changed by something other than SQLite. Restore a copy"),
     ("unable to open database file", "cannot be opened: the folder is missing or not accessible"),
     ("password authentication failed", "refuses the password"),
