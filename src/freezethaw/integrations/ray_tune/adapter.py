@@ -126,7 +126,8 @@ class StudyScheduler(TrialScheduler):
         if 0 < tune_controller.search_alg.total_samples < sys.maxsize:  # 0 after a kill while Tune wrote its state
             raise StudyError(
                 "num_samples must be -1: the study decides how many runs to start and when to stop. If this is after "
-                "Tuner.restore, Tune could not read its own state and began again; its log above says why"
+                "Tuner.restore, Tune found no state that it could read (its log above says why): start a new Tuner in "
+                "another folder, which continues the study without the trials of the old one"
             )
         for trial in tune_controller.get_trials():
             if trial.status == Trial.ERROR and self._registry.assigned(trial.trial_id):
