@@ -82,7 +82,7 @@ class Worker:
         with Heartbeat(self.study.beat, lease, seconds=self.orders.lease_seconds):
             with self.checkpoints.load(lease) as loaded:
                 state = State.load(loaded.folder, run, loaded.epoch) if loaded else State.begin(run)
-            self.checkpoints.tidy(lease)
+            self.checkpoints.clean(lease)
             while state.epoch < decision.to_epoch:
                 time.sleep(self.orders.epoch_seconds)
                 state = state.trained()
@@ -90,8 +90,10 @@ class Worker:
                 last = state.epoch == decision.to_epoch
                 due = last or state.epoch % self.orders.every == 0
                 new = self.checkpoints.save(lease, state.epoch, state.save) if due else None
+                old = self.checkpoints.replaced(run) if due else ()
                 report = Report(state.epoch, (state.loss,), (self.orders.epoch_seconds,))
-                found = self.study.record(lease, report, new, "told" if last else None)
+                found = self.study.record(lease, report, new, "told" if last else None, [r.number for r in old])
+                self.checkpoints.remove(old)
                 self.log("recorded", run, state.epoch, lease.token, state.loss.hex(), found.change)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from freezethaw.errors import CheckpointError, LeaseLost, StoreError
-from freezethaw.records import Checkpoint, Lease
+from freezethaw.records import Checkpoint
 from freezethaw.runtime import checkpoints
 from freezethaw.runtime.checkpoints import CheckpointManager, to_evict
 from freezethaw.store import Watcher
@@ -72,7 +72,7 @@ def test_a_change_to_the_copy_leaves_the_checkpoint_alone(study, manager):
     trained(study, manager, lease, [1])
     with manager.load(lease) as found:
         (found.folder / "weights").write_text("trained on in place")
-        manager.tidy(lease)
+        manager.clean(lease)
         assert found.folder.is_dir()
     assert loaded(manager, lease) == (1, "run 1 epoch 1")
 
@@ -224,17 +224,15 @@ def test_what_a_killed_worker_left_is_cleaned_by_the_next_owner(study, manager):
     (home / ".loading-abc").mkdir()
     study.release(lease)
     taken = take_over(study, Watcher()).lease
-    manager.tidy(taken)
+    manager.clean(taken)
     assert len(list(home.iterdir())) == 1
     assert loaded(manager, taken) == (1, "run 1 epoch 1")
     trained(study, manager, taken, [2, 3, 4])
-    manager.tidy(taken, best={(1, 2)})
-    assert [r.epoch for r in study.checkpoints(1)] == [2, 3, 4]
-    manager.tidy(taken)
-    assert [r.epoch for r in study.checkpoints(1)] == [3, 4]
-    assert len(places(manager)) == 2
+    assert len(places(manager)) == 4
+    assert [r.epoch for r in manager.replaced(1)] == [1, 2, 3]
+    assert [r.epoch for r in manager.replaced(1, best={(1, 2)})] == [1, 3]
     with pytest.raises(LeaseLost):
-        CheckpointManager(study, manager._files.root).tidy(Lease(1, 1, 1)) or trained(study, manager, lease, [5])
+        trained(study, manager, lease, [5])
 
 
 def test_an_owner_that_was_stopped_while_it_loads_learns_that_it_lost_its_lease(study, manager, monkeypatch):
@@ -360,7 +358,7 @@ def test_checkpoints_at_any_url(study, tmp_path, scheme):
     [victim] = [f for f in files.find(f"{tmp_path}/remote/{newest.place}") if f.endswith("weights")]
     files.pipe_file(victim, b"other")
     assert loaded(manager, lease) == (2, "run 1 epoch 2")
-    manager.tidy(lease)
+    manager.clean(lease)
     left = {f"{tmp_path}/remote/{r.place}" for r in study.checkpoints(1)}
     assert {str(f).rpartition("/")[0] for f in files.find(f"{tmp_path}/remote") if "weights" in f} == left
 

@@ -121,26 +121,19 @@ class CheckpointManager:
         """The record of the newest checkpoint of a run."""
         return max(self._study.checkpoints(run), key=lambda r: (r.epoch, r.number), default=None)
 
-    def replaced(self, run: int, best: Collection[Mark] = (), coming: int = 1) -> tuple[Checkpoint, ...]:
-        """Checkpoints that `coming` new ones replace; if disk space is short, all but the last."""
+    def replaced(self, run: int, best: Collection[Mark] = ()) -> tuple[Checkpoint, ...]:
+        """Checkpoints that a new one replaces; if disk space is short, all of them."""
         everything = self._study.checkpoints()
         mine = sorted((c for c in everything if c.run == run), key=lambda record: (record.epoch, record.number))
-        size = sum(c.bytes for c in everything) + coming * max((c.bytes for c in mine), default=0)
+        size = sum(c.bytes for c in everything) + max((c.bytes for c in mine), default=0)
         latest = LATEST if self._allowed is None or size <= self._allowed else 1
-        old = mine[: max(len(mine) + coming - latest, 0)]
+        old = mine[: max(len(mine) + 1 - latest, 0)]
         return tuple(record for record in old if (record.run, record.epoch) not in best)
 
     def remove(self, records: Iterable[Checkpoint]) -> None:
         """Remove the files of checkpoints that storage no longer lists."""
         for record in records:
             self._remove(record)
-
-    def tidy(self, lease: Lease, best: Collection[Mark] = ()) -> None:
-        """Remove checkpoints of the run that later ones replace, and files that a killed worker left behind."""
-        old = self.replaced(lease.run, best, coming=0)
-        if old:
-            self.remove(self._study.drop_checkpoints([r.number for r in old], "replaced", lease))
-        self.clean(lease)
 
     def clean(self, lease: Lease) -> None:
         """Remove files that a killed worker left behind."""
