@@ -288,12 +288,11 @@ class MemoryStorage:
             return self._committed(draft, basis, samples)
 
     def _check_draft(self, draft: DecisionDraft, closed: Run | None) -> None:
-        if not draft.reason:
-            raise StudyError("a decision needs a reason")
+        rules.check_reason(draft.reason)
         documents.dump(dict(draft.config))  # refuses what a database could not keep
         for number in draft.requests:
             if number not in self._waiting:
-                raise StudyError(f"request {number} is not waiting")
+                raise rules.not_waiting(number)
         for planned in draft.plan:
             documents.dump(dict(planned.config))
             rules.check_request(self._epoch(planned.run), planned.to_epoch, self._max_epochs)
@@ -456,9 +455,7 @@ class MemoryStorage:
                 dated.ended = self._change
                 gone.append(checkpoint)
                 if why != "replaced":
-                    text = f"the checkpoint of run {checkpoint.run} at epoch {checkpoint.epoch} was {why}"
-                    details = {"place": checkpoint.place, "bytes": checkpoint.bytes}
-                    self._add_event(f"checkpoint {why}", text, checkpoint.run, checkpoint.epoch, details)
+                    self._add_event(*rules.dropped(checkpoint, why))
         return tuple(gone)
 
     def request(self, run: int | None, config: Config | None, to_epoch: int) -> int:
@@ -490,7 +487,7 @@ class MemoryStorage:
             for place, run in enumerate(self._runs):
                 if run.state == "finished" and not run.added and run.epoch < self._max_epochs:
                     self._runs[place] = replace(run, state="frozen")
-            self._add_event("definition changed", f"the study was continued with changes: {amendment.difference}")
+            self._add_event(*amendment.event)
 
     def set_tags(self, tags: Iterable[str]) -> None:
         """Replace the study's tags."""

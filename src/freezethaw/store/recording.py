@@ -200,8 +200,7 @@ def commit(
     connection: Connection, head: Head, draft: DecisionDraft, basis: int, here: Process
 ) -> tuple[Decision, Lease]:
     """Insert a decision, close its requests and grant the lease of its run; the decision lease has been checked."""
-    if not draft.reason:
-        raise StudyError("a decision needs a reason")
+    rules.check_reason(draft.reason)
     if draft.run is None:
         head.runs += 1
         run = Run(head.runs, dict(draft.config))
@@ -290,7 +289,7 @@ def amend(connection: Connection, head: Head, name: str, definition: Definition)
     connection.execute(insert(definitions).values(**row, document=documents.dump(dict(amendment.definition))))
     grown = (runs.c.study == head.study, runs.c.state == "finished", ~runs.c.added, runs.c.epochs < head.max_epochs)
     connection.execute(update(runs).where(*grown).values(state="frozen", change=head.change))
-    rows.add_event(connection, head, "definition changed", f"the study was continued with changes: {difference}")
+    rows.add_event(connection, head, *amendment.event)
     rows.advance(connection, head)
 
 

@@ -131,7 +131,7 @@ def close_request(connection: Connection, head: Head, number: int) -> None:
     """Close a request that is fulfilled, or that can no longer be."""
     waiting = (requests.c.study == head.study, requests.c.number == number, requests.c.closed.is_(None))
     if connection.execute(update(requests).where(*waiting).values(closed=head.change)).rowcount == 0:
-        raise StudyError(f"request {number} is not waiting")
+        raise rules.not_waiting(number)
 
 
 # Checkpoints.
@@ -176,9 +176,7 @@ def drop_checkpoints(
         where = (checkpoints.c.study == head.study, checkpoints.c.number == record.number)
         connection.execute(update(checkpoints).where(*where).values(state=why, change=head.change))
         if why != "replaced":
-            text = f"the checkpoint of run {record.run} at epoch {record.epoch} was {why}"
-            details = {"place": record.place, "bytes": record.bytes}
-            add_event(connection, head, f"checkpoint {why}", text, record.run, record.epoch, details)
+            add_event(connection, head, *rules.dropped(record, why))
     return gone
 
 

@@ -54,6 +54,17 @@ def check_drop_reason(why: str) -> None:
         raise StoreError(f"a checkpoint is dropped as one of {', '.join(DROP_REASONS)}, not {why!r}")
 
 
+def check_reason(reason: str) -> None:
+    """Refuse a decision without a reason."""
+    if not reason:
+        raise StudyError("a decision needs a reason")
+
+
+def not_waiting(request: int) -> StudyError:
+    """A request is closed, or does not exist."""
+    return StudyError(f"request {request} is not waiting")
+
+
 def unknown_run(number: object, count: int) -> StudyError:
     """There is no such run."""
     return StudyError(f"there is no run {number!r}; the study has runs 1 to {count}")
@@ -78,6 +89,12 @@ def differing_losses(run: int, report: Report, kept: Mapping[int, float]) -> tup
         f"at epoch {first} the recorded {kept[first]!r} is kept, {again[first]!r} was reported now"
     )
     return text, {"epochs": list(kept), "kept": list(kept.values()), "again": list(again.values())}
+
+
+def dropped(gone: Checkpoint, why: str) -> tuple[str, str, int, int, dict[str, Any]]:
+    """Kind, text, run, epoch and details of the event that a checkpoint was evicted or is damaged."""
+    text = f"the checkpoint of run {gone.run} at epoch {gone.epoch} was {why}"
+    return f"checkpoint {why}", text, gone.run, gone.epoch, {"place": gone.place, "bytes": gone.bytes}
 
 
 def taken_over(seen: LeaseState) -> tuple[str, int | None, None, dict[str, Any]]:
@@ -136,6 +153,11 @@ class Amendment:
 
     definition: Definition
     difference: str
+
+    @property
+    def event(self) -> tuple[str, str]:
+        """Kind and text of the event."""
+        return "definition changed", f"the study was continued with changes: {self.difference}"
 
     def __bool__(self) -> bool:
         return bool(self.difference)
