@@ -227,7 +227,7 @@ def test_another_version_of_a_training_has_another_fingerprint(tmp_path, monkeyp
     assert len({found["sha256"] for found in seen}) == 4
     assert fingerprint(functools.partial(trainings.descend, x=1)) != fingerprint(functools.partial(trainings.descend))
     assert fingerprint(function_of(Model))["name"] == "Model"
-    assert fingerprint(print) == {}, "its source is not known"
+    assert fingerprint(len) == {}, "its source is not known"  # not print: Ray replaces it where it is in use
     (tmp_path / "page.md").write_text("text\n" * 3 + "(((\n" * 3)
     found = {}
     exec(compile("\n\n\n\ndef train(run): pass\n", str(tmp_path / "page.md"), "exec"), found)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,30 @@ def test_ctrl_c_freezes_the_runs_and_the_same_call_continues(cluster, url):
     assert {run.state for run in left.runs} <= {"frozen", "finished"}
     done = sum(run.epoch for run in left.runs)
     assert tuned(trainings.descend, cluster, url, max_epochs=500, budget=done + 5).epochs == done + 5
+
+
+def test_a_worker_that_the_driver_does_not_know_to_run_decides_nothing(cluster, url, monkeypatch):
+    """Such workers are killed, not asked to leave: the driver may learn late that they were placed."""
+    import ray
+
+    ready, drivers, interrupted = engine.RayWorkers._ready, [], []
+
+    def late(self, future):
+        drivers.append(self)
+        return future is not self._workers[2].who and ready(self, future)
+
+    def interrupt(notice):
+        if notice.kind == "epoch" and not interrupted:
+            interrupted.append(notice)
+            ray.get(drivers[0]._workers[2].who)  # it runs
+            time.sleep(1.0)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine.RayWorkers, "_ready", late)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(trainings.descend, cluster, url, callbacks=[interrupt], workers=2, max_epochs=500, budget=1000)
+    with Store(url) as store:
+        assert store.open("study").load().pending == ()
 
 
 def test_what_cannot_work_ends_the_study_with_its_message(cluster, url, monkeypatch):

@@ -57,11 +57,11 @@ class RayEngine:
         return found if self.runtime_env is None else found | {"runtime_env": dict(self.runtime_env)}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Worker:
     actor: Any
-    who: Any  # a future with its name, ready once it is placed
-    work: Any  # a future with how it ended
+    who: Any  # a future with its name, ready once the actor is placed
+    work: Any = None  # a future with how it ended; None until it is asked to work
 
 
 class RayWorker:
@@ -111,11 +111,12 @@ class RayWorkers:
             waiting = True  # for the first worker
             while self._workers and not leaving():
                 update()
-                self._ray.wait([worker.work for worker in self._workers.values()], timeout=POLL)
+                self._assign_work()
+                self._ray.wait([worker.work or worker.who for worker in self._workers.values()], timeout=POLL)
                 for number, worker in self._ended():
                     if not leaving():
                         self._handle_end(session, failures, number, worker)
-                waiting = waiting and not any(map(self._placed, self._workers.values()))
+                waiting = waiting and not any(worker.work for worker in self._workers.values())
                 if waiting and time.monotonic() - begun > SLOW:
                     waiting = False
                     self._warn_that_nothing_runs()
@@ -140,12 +141,12 @@ class RayWorkers:
         if code == LEFT:
             self._start(number)
         elif code == FINISHED:  # the other workers will notice too, except those that have not started
-            for other in [n for n, m in self._workers.items() if not self._placed(m)]:
+            for other in [n for n, m in self._workers.items() if m.work is None]:
                 self._ray.kill(self._workers.pop(other).actor)
 
     def _ended(self) -> list[tuple[int, _Worker]]:
         """Workers that have ended since."""
-        ended = [(number, worker) for number, worker in self._workers.items() if self._ready(worker.work)]
+        ended = [(n, worker) for n, worker in self._workers.items() if worker.work and self._ready(worker.work)]
         for number, worker in ended:
             del self._workers[number]
             self._ray.kill(worker.actor)
@@ -154,7 +155,13 @@ class RayWorkers:
     def _start(self, number: int) -> None:
         home = None if "working_dir" in (self._engine.runtime_env or {}) else str(Path.cwd())
         actor = self._ray.remote(**self._engine.options())(RayWorker).remote(self._spec, self._message, home)
-        self._workers[number] = _Worker(actor, actor.who.options(concurrency_group=CALLS).remote(), actor.work.remote())
+        self._workers[number] = _Worker(actor, actor.who.options(concurrency_group=CALLS).remote())
+
+    def _assign_work(self) -> None:
+        """Ask workers that have been placed since to work: one that is not known to run can be killed at any moment."""
+        for worker in self._workers.values():
+            if worker.work is None and self._ready(worker.who):
+                worker.work = worker.actor.work.remote()
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
@@ -168,11 +175,11 @@ class RayWorkers:
 
     def _leave(self) -> None:
         """Ask all workers to save and leave; kill those that do not."""
-        placed = [worker for worker in self._workers.values() if self._placed(worker)]
-        for worker in placed:
+        working = [worker for worker in self._workers.values() if worker.work]
+        for worker in working:
             worker.actor.leave.options(concurrency_group=CALLS).remote("the engine leaves")
-        if placed:
-            self._ray.wait([worker.work for worker in placed], num_returns=len(placed), timeout=self._spec.grace)
+        if working:
+            self._ray.wait([worker.work for worker in working], num_returns=len(working), timeout=self._spec.grace)
         for worker in self._workers.values():
             self._ray.kill(worker.actor)
         self._workers.clear()
@@ -204,17 +211,13 @@ class RayWorkers:
         wanted, there = dict(self._engine.resources), self._ray.cluster_resources()
         sys.stderr.write(f"freezethaw: no worker could start yet; each needs {wanted}, and the cluster has {there}\n")
 
-    def _placed(self, worker: _Worker) -> bool:
-        return self._ready(worker.who)
-
     def _ready(self, future: Any) -> bool:
         return bool(self._ray.wait([future], timeout=0)[0])
 
     def _name(self, worker: _Worker) -> str:
         """The name of a worker that may be dead; empty if it was never placed."""
-        if self._placed(worker):
-            with contextlib.suppress(self._ray.exceptions.RayError):
-                return str(self._ray.get(worker.who))
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            return str(self._ray.get(worker.who))
         return ""
 
 
