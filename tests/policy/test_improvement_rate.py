@@ -18,7 +18,7 @@ from freezethaw.model.specification import Geometry
 from freezethaw.policy.acquisition import expected_improvement, improvement_and_chance
 from freezethaw.policy.costs import cost_factor, epochs_to_grant, relative_costs, survival_probability
 from freezethaw.policy.improvement_rate import correlation_with_others, expected_cost, gains, rates
-from freezethaw.policy.surprise import SURPRISE, covered, doublings, flat_so_far, neglected_doubling, surprises
+from freezethaw.policy.surprise import SURPRISE, covered, doublings, surprises
 
 NO_RUNS = np.empty((1, 0))  # the correlation of one run where there are no others
 
@@ -171,29 +171,6 @@ def test_a_run_is_not_counted_for_itself():
     assert correlation[0, 2] == correlation[1, 0] == 0.0
     assert correlation[2, 0] == pytest.approx(1.0)  # a new run of the same configuration
     assert correlation[0, 0] == pytest.approx(correlation[1, 2])
-
-
-def test_a_doubling_of_training_time_is_neglected_if_it_has_less_than_its_share():
-    lengths, every = np.array([1.0] * 7 + [4.0]), np.arange(8)  # 8 epochs in the first, 1 in the second, 2 in the third
-    found = neglected_doubling(lengths, every, 16)  # five doublings share half of eleven epochs
-    assert found.epochs == (2, 2)
-    assert found.runs.tolist() == [0, 1, 2, 3, 4, 5, 6]
-    found = neglected_doubling(np.append(lengths, 2.0), np.arange(9), 16)
-    assert found.epochs == (5, 8)  # the second and the third have their share now
-    assert found.runs.tolist() == [7]
-    assert neglected_doubling(np.append(lengths, 2.0), np.arange(7), 16) is None  # that run cannot be advanced
-    assert neglected_doubling(np.full(3, 16.0), np.arange(0), 16) is None
-    assert neglected_doubling(np.ones(3), np.arange(3), 1) is None
-
-
-def test_losses_fall_if_those_of_more_runs_fall_than_chance_explains():
-    falling, rising, still = (2.0, 1.0), (1.0, 2.0), (2.3, 2.3)
-    assert flat_so_far([])
-    assert flat_so_far([falling] * 4)  # one of 16 by chance
-    assert not flat_so_far([falling] * 5)
-    assert flat_so_far([falling, rising] * 50)
-    assert flat_so_far([still] * 30 + [falling] * 5)
-    assert not flat_so_far([falling] * 60 + [rising] * 40)
 
 
 def test_where_all_runs_are_flat_at_first_some_are_trained_long():

@@ -19,7 +19,7 @@ from freezethaw.plain import percent
 from freezethaw.policy import entropy_search, improvement_rate
 from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
 from freezethaw.policy.costs import cost_factor, survival_probability
-from freezethaw.policy.surprise import flat_so_far
+from freezethaw.policy.depth import flat_so_far
 from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState, best_of
 
 Array = NDArray[np.float64]
@@ -33,7 +33,6 @@ POLICIES: dict[str, Policy | None] = {
 ENDED = ("finished", "diverged", "failed")
 FIRST_FROM_EARLIER = 2  # first runs for each earlier study: those that it expects to be best
 MOST_FROM_EARLIER = 6
-FLAT_TRAININGS = 4  # as many whole trainings are spent before losses count as flat
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -210,10 +209,9 @@ def _options(
     again = np.array([0.0 if run.number == state.last_run else state.epochs_to_retrain(run) for run in frozen])
     places = np.array([inference.places[run.number] for run in frozen], dtype=np.int64)
     cost_new = np.full(len(features), switch)
-    sign = state.sign
-    curves = [(sign * run.losses[0], sign * run.losses[-1]) for run in state.runs if run.epoch > 1]
-    tried = sum(run.epoch for run in state.runs) >= FLAT_TRAININGS * state.max_epochs
-    flat = tried and flat_so_far(curves)
+    started = [run for run in state.runs if run.losses]
+    first, last = (state.sign * np.array([run.losses[i] for run in started]) for i in (0, -1))
+    flat = flat_so_far(first, last)
     return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new, flat=flat)
 
 
@@ -262,10 +260,7 @@ def _reason(choice: Choice, basket: Sequence[BasketEntry], best: float) -> str:
         gain = f"its next loss reduces the entropy of the minimum most ({choice.winner.score:.3f} nats)"
         return f"{_subject(first)}: {gain}; {percent(first.chance)} chance to have the lowest asymptote{runner_up}"
     if choice.deepens is not None:
-        begin, end = choice.deepens
-        return (
-            f"{_subject(first)}: little was trained from epoch {begin} to {end}, and short runs cannot tell{runner_up}"
-        )
+        return f"{_subject(first)}: too few runs were trained to epoch {choice.deepens}{runner_up}"
     return f"{_prospect(first, best)}{runner_up}"
 
 

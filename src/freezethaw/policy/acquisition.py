@@ -56,7 +56,7 @@ class Options:
     switch_cost_old: Array  # (R,)
     switch_cost_new: Array  # (C,)
     epochs_left: float = np.inf  # epochs that the whole study may still spend
-    flat: bool = False  # losses do not visibly fall with training so far
+    flat: bool = False  # losses do not fall with training so far
     neighbours: Callable[[IntArray], Near] | None = None  # configurations near these candidates, if there are any
 
 
@@ -80,7 +80,7 @@ class Choice:
     basket: tuple[ScoredEntry, ...]
     incumbents: tuple[float, ...]  # in model units, one for each hyperparameter sample
     measure: Literal["improvement", "entropy"] = "improvement"  # what the scores measure
-    deepens: tuple[int, int] | None = None  # the winner is chosen because too little was trained between these epochs
+    deepens: int | None = None  # the winner is chosen because too few runs were trained to this epoch
 
     @property
     def winner(self) -> ScoredEntry:

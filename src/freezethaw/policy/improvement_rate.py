@@ -26,7 +26,8 @@ from freezethaw.policy.acquisition import (
     leading_runs,
 )
 from freezethaw.policy.costs import epochs_to_grant
-from freezethaw.policy.surprise import SPREAD, neglected_doubling, surprises
+from freezethaw.policy.depth import DEPTH, FLAT_DEPTH, DueDoubling, due_doubling
+from freezethaw.policy.surprise import SPREAD, surprises
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -34,7 +35,7 @@ IntArray = NDArray[np.int64]
 OLD_BASKET, NEW_BASKET = 20, 16  # how many of each are compared under all samples
 SCREENING_SAMPLES = 2  # whose upper bounds select them
 REFINED = 4  # new configurations near which others are compared too
-DEEPENED = 4  # runs that would explore longer training are compared in any case
+DEEPENED = 4  # runs that may be trained for depth are compared in any case
 KEPT = 30  # entries of the basket that are kept with the decision, best first
 GROWTH, SCREENING_GROWTH = 1.25, 1.6  # ratio of successive horizons; the next epoch of each run is added to the former
 
@@ -43,16 +44,17 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     """Score the basket; the run or configuration with the largest improvement rate comes first."""
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
     lengths = forecaster.posterior.curves.last_epochs
-    neglected = neglected_doubling(lengths, options.runs, options.max_epochs) if options.flat else None
-    shallow = np.empty(0, dtype=np.int64) if neglected is None else neglected.runs
+    due = due_doubling(lengths, options.runs, options.max_epochs, FLAT_DEPTH if options.flat else DEPTH)
+    if due is not None and options.flat:
+        due = due.drawn(lengths, rng)
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:
         some = draw_samples(forecaster, SCREENING_SAMPLES, rng)
         equal = np.full(len(some), 1.0 / len(some))
         few = forecaster.posterior.sample(some)
-        bounds = _compare(few, equal, options, runs, candidates, SCREENING_GROWTH, predict_upper_bound).scores
-        candidates = np.argsort(-bounds[len(runs) :])[:NEW_BASKET]
-        order = np.argsort(-bounds[: len(runs)])
-        runs = np.union1d(order[:OLD_BASKET], order[np.isin(order, shallow)][:DEEPENED])
+        bounds = _compare(few, equal, options, runs, candidates, SCREENING_GROWTH, predict_upper_bound)
+        candidates = np.argsort(-bounds.scores[len(runs) :])[:NEW_BASKET]
+        by_score, for_depth = bounds.scores[: len(runs)], bounds.scores_for_depth(due, options)
+        runs = np.union1d(np.argsort(-by_score)[:OLD_BASKET], np.argsort(-for_depth)[: DEEPENED if due else 0])
     found = _compare(forecaster.posterior, forecaster.weights, options, runs, candidates, GROWTH, predict)
     members = [(int(run), None) for run in options.runs[runs]] + [(None, int(index)) for index in candidates]
     scored = [(score, found, p, *members[p]) for p, score in enumerate(found.scores.tolist())]
@@ -62,12 +64,11 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
             around = _compare_near(forecaster, options, near, found.incumbents)
             scored += [(score, around, p, None, int(near.numbers[p])) for p, score in enumerate(around.scores.tolist())]
     best = sorted(scored, key=lambda each: -each[0])[:KEPT]
-    deepening = [each for each in scored if each[3] in options.runs[shallow] and np.isfinite(each[0])]
-    if deepening:
-        first = max(deepening, key=lambda each: each[0])
-        best = [first, *(each for each in best if each is not first)][:KEPT]
+    for_depth, deepens = found.scores_for_depth(due, options), None
+    if due is not None and np.isfinite(for_depth).any():
+        first = scored[int(for_depth.argmax())]
+        best, deepens = [first, *(each for each in best if each is not first)][:KEPT], due.end
     entries = tuple(group.entry(p, run, candidate) for _, group, p, run, candidate in best)
-    deepens = neglected.epochs if neglected is not None and deepening else None
     return Choice(entries, tuple(found.incumbents.tolist()), deepens=deepens)
 
 
@@ -93,6 +94,7 @@ def draw_samples(forecaster: Forecaster, count: int, rng: np.random.Generator) -
 class _Comparison:
     """Scores of P old runs and new configurations."""
 
+    runs: IntArray  # (R,) the old runs, as places among the options
     incumbents: Array  # (S,)
     gains: Gains
     epochs: Array  # (E,)
@@ -100,6 +102,15 @@ class _Comparison:
     switch_cost: Array  # (P,)
     scores: Array  # (P,)
     horizon: IntArray  # (P,) index of the epoch with the largest rate
+
+    def scores_for_depth(self, due: DueDoubling | None, options: Options) -> Array:
+        """(R,) scores of the old runs that are due, over horizons of at least the end of the doubling."""
+        count = len(self.runs)
+        if due is None:
+            return np.full(count, -np.inf)
+        rate, _ = rates(self.gains, self.epochs, self.done, self.switch_cost, options.epochs_left, due.end)
+        scores = rate[:count] * options.score_factor_old[self.runs]
+        return np.where(np.isin(options.runs[self.runs], due.runs), scores, -np.inf)
 
     def entry(self, p: int, run: int | None, candidate: int | None) -> ScoredEntry:
         i = self.horizon[p]
@@ -147,7 +158,7 @@ def _compare(
     found = gains(predictions, incumbents, weights, surprise)
     rate, horizon = rates(found, epochs, done, switch_cost, options.epochs_left)
     scores = rate * np.concatenate([options.score_factor_old[old], options.score_factor_new[new]])
-    return _Comparison(incumbents, found, epochs, done, switch_cost, scores, horizon)
+    return _Comparison(old, incumbents, found, epochs, done, switch_cost, scores, horizon)
 
 
 def correlation_with_others(predictions: Predictions, weights: Array, runs: IntArray) -> Array:
@@ -190,18 +201,23 @@ def gains(predictions: Predictions, incumbents: Array, weights: Array, surprise:
 
 
 def rates(
-    found: Gains, epochs: Array, done: Array, switch_cost: Array, epochs_left: float = np.inf
+    found: Gains,
+    epochs: Array,
+    done: Array,
+    switch_cost: Array,
+    epochs_left: float = np.inf,
+    least: float = 0.0,
 ) -> tuple[Array, IntArray]:
     """(P,) the largest improvement per epoch over all horizons, and the index of its epoch among the E epochs.
 
-    `done` (P,) epochs are trained already, `switch_cost` (P,) epochs are paid once, and horizons further than
-    `epochs_left` are excluded. A surprise cannot be foreseen, so its whole horizon is paid for.
+    `done` (P,) epochs are trained already, `switch_cost` (P,) epochs are paid once. Horizons before the epoch `least`
+    or further than `epochs_left` are excluded. A surprise cannot be foreseen, so its whole horizon is paid for.
     """
     ahead = epochs[None, :] - done[:, None]
     whole = np.maximum(ahead, 1.0)
     rate = found.forecast / (expected_cost(whole, found.chance) + switch_cost[:, None])
     rate += found.surprising / (whole + switch_cost[:, None])
-    rate = np.where((ahead > 0) & (ahead <= epochs_left), rate, -np.inf)
+    rate = np.where((ahead > 0) & (ahead <= epochs_left) & (epochs >= least), rate, -np.inf)
     at = rate.argmax(axis=1)
     return rate[np.arange(len(rate)), at], at
 

@@ -11,19 +11,13 @@ long, so all doublings get about the same share of the exploration, as in succes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 SURPRISE = 0.05  # probability of a surprise in a doubling of time that no run has been trained through
-DEPTH = 0.5  # share of the epochs that are spread evenly over the doublings of training time while losses are flat
-FALLING = 0.05  # they are not flat if so many runs fall with this probability by chance
 SPREAD = 1.0  # standard deviation after a surprise, in model units
 
 
@@ -36,41 +30,6 @@ def surprises(lengths: Array, correlation: Array, done: Array, epochs: Array, ma
     seen = run_weights(correlation) @ covered(np.zeros(len(lengths)), lengths, edges)  # (P, J)
     ahead = covered(done[:, None], np.broadcast_to(epochs, (len(done), len(epochs))), edges)  # (P, E, J)
     return np.asarray(-np.expm1(np.matmul(ahead, np.log1p(-SURPRISE / (1.0 + seen))[:, :, None])[:, :, 0]))
-
-
-def flat_so_far(first_and_last: Sequence[tuple[float, float]]) -> bool:
-    """Whether losses do not visibly fall with training: a sign test of the first and the last loss of each run.
-
-    Runs whose loss has not changed count as not falling.
-    """
-    falls = sum(last < first for first, last in first_and_last)
-    return float(bdtrc(falls - 1, len(first_and_last), 0.5)) > FALLING if falls else True
-
-
-@dataclass(frozen=True)
-class NeglectedDoubling:
-    """A doubling of training time in which too little was trained."""
-
-    runs: IntArray  # places among the options
-    epochs: tuple[int, int]  # the first and the last
-
-
-def neglected_doubling(lengths: Array, runs: IntArray, max_epochs: int) -> NeglectedDoubling | None:
-    """The first doubling that has less than its share of the epochs, and the runs that can be trained in it.
-
-    `lengths` (N,) are the trained epochs of all runs, `runs` the indices of those that can be advanced. As long as
-    losses do not fall with training, no forecast from short runs can tell what long ones do: then a share DEPTH of all
-    epochs is spread evenly over the doublings.
-    """
-    ends = np.unique(np.round(2.0 ** doublings(max_epochs)[1:])).astype(np.int64)  # 1, 2, 4, ..., max_epochs
-    begins = np.concatenate([[0], ends[:-1]])
-    trained = np.clip(np.minimum(lengths[:, None], ends) - begins, 0, None).sum(axis=0)
-    done = lengths[runs]
-    for begin, end, spent in zip(begins[1:].tolist(), ends[1:].tolist(), trained[1:].tolist(), strict=True):
-        here = np.flatnonzero((done >= begin) & (done < end))
-        if spent < DEPTH * lengths.sum() / len(ends) and len(here):
-            return NeglectedDoubling(here, (begin + 1, end))
-    return None
 
 
 def run_weights(correlation: Array) -> Array:

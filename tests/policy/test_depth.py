@@ -1,0 +1,72 @@
+"""The share of the epochs for depth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from freezethaw.policy.depth import due_doubling, flat_so_far
+
+
+def due(lengths, runs=None, share=0.25, max_epochs=16):
+    lengths = np.array(lengths, dtype=np.float64)
+    return due_doubling(
+        lengths, np.arange(len(lengths)) if runs is None else np.array(runs, dtype=np.int64), max_epochs, share
+    )
+
+
+def test_a_doubling_is_due_if_fewer_runs_reach_its_end_than_its_share_would_pay_for():
+    assert due([1] * 7) is None  # a quarter of seven epochs does not pay for a run of two
+    found = due([1] * 8)
+    assert found.end == 2
+    assert found.runs.tolist() == list(range(8))
+    assert due([1] * 8 + [2]) is None
+    assert due([1] * 16 + [2]).end == 4  # a quarter of 18 epochs pays for one run of four
+
+
+def test_the_last_doubling_comes_first_and_any_shorter_run_may_be_trained_to_its_end():
+    found = due([1] * 60 + [4, 9])  # 73 epochs, a quarter pays for one run of sixteen
+    assert found.end == 16
+    assert found.runs.tolist() == list(range(62))
+    assert due([1] * 60 + [4, 16]).end == 8  # two runs of eight
+
+
+def test_runs_that_cannot_be_advanced_are_not_due():
+    assert due([1] * 8, runs=[]) is None
+    assert due([1] * 8, runs=[3]).runs.tolist() == [3]
+    assert due([1] * 100, max_epochs=1) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_flat_runs_the_one_under_way_continues_and_otherwise_one_of_the_longest_is_drawn(seed):
+    rng, lengths = np.random.default_rng(seed), np.array([1.0] * 60 + [4.0, 9.0])
+    assert due(lengths).drawn(lengths, rng).runs.tolist() == [61]
+    assert due(lengths, runs=np.arange(61)).drawn(lengths, rng).runs.tolist() == [60]
+    drawn = {int(due(lengths, runs=np.arange(60)).drawn(lengths, rng).runs[0]) for _ in range(20)}
+    assert 5 < len(drawn) <= 20
+    assert drawn <= set(range(60))
+
+
+def test_losses_are_flat_if_significantly_fewer_than_two_thirds_of_the_runs_have_fallen():
+    def flat(falling: int, rising: int, unchanged: int = 0) -> bool:
+        first = np.linspace(1.0, 2.0, falling + rising + unchanged)
+        change = np.repeat([-0.01, 0.01, 0.0], [falling, rising, unchanged])
+        return flat_so_far(first, first + change)
+
+    assert not flat(0, 0)
+    assert not flat(0, 0, 100)  # no run was trained further
+    assert not flat(0, 2)  # one of nine by chance
+    assert flat(0, 3)
+    assert flat(50, 50)
+    assert not flat(66, 34)
+    assert not flat(100, 0)
+
+
+def test_losses_are_not_flat_once_one_is_far_below_all_first_losses():
+    first = np.linspace(1.0, 2.0, 101)  # the interquartile range is one half
+    last = first + 0.01
+    assert flat_so_far(first, last)
+    last[7] = 0.51
+    assert flat_so_far(first, last)
+    last[7] = 0.49
+    assert not flat_so_far(first, last)
