@@ -1,6 +1,6 @@
 """Sensitivity to constants: each constant of the decisions halved and doubled, on the same simulations as the default.
 
-    python -m benchmarks.constants --seeds 1                       all constants, all tables: 32 x 37 simulations
+    python -m benchmarks.constants --seeds 1                       all constants, all tables: 28 x 37 simulations
     python -m benchmarks.constants --constant SURPRISE SPREAD      some of them
     python -m benchmarks.constants --report                        what is recorded
     python -m benchmarks.constants --report --baseline "freezethaw (SWEEPS-2)"
@@ -27,8 +27,6 @@ FACTORS = (0.5, 2.0)
 CONSTANTS = (
     "policy.surprise.SURPRISE",
     "policy.improvement_rate.SPREAD",
-    "policy.improvement_rate.DEPTH",
-    "policy.improvement_rate.FLAT_DEPTH",
     "policy.improvement_rate.OLD_BASKET",
     "policy.improvement_rate.NEW_BASKET",
     "policy.acquisition.LEADING_RUNS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freezethaw.policy.depth import due_doubling, flat_so_far
+from freezethaw.policy.depth import BLIND_DEPTH, DEPTH, FLAT_DEPTH, Depth, due_doubling
 
 
 def due(lengths, runs=None, share=0.25, max_epochs=16):
@@ -48,25 +48,24 @@ def test_of_flat_runs_the_one_under_way_continues_and_otherwise_one_of_the_longe
 
 
 def test_losses_are_flat_if_significantly_fewer_than_two_thirds_of_the_runs_have_fallen():
-    def flat(falling: int, rising: int, unchanged: int = 0) -> bool:
+    def share(falling: int, rising: int, unchanged: int = 0) -> float:
         first = np.linspace(1.0, 2.0, falling + rising + unchanged)
         change = np.repeat([-0.01, 0.01, 0.0], [falling, rising, unchanged])
-        return flat_so_far(first, first + change)
+        return Depth.of(first, first + change).share
 
-    assert not flat(0, 0)
-    assert not flat(0, 0, 100)  # no run was trained further
-    assert not flat(0, 2)  # one of nine by chance
-    assert flat(0, 3)
-    assert flat(50, 50)
-    assert not flat(66, 34)
-    assert not flat(100, 0)
+    assert share(0, 0) == DEPTH
+    assert share(0, 0, 100) == DEPTH  # no run was trained further
+    assert share(0, 2) == DEPTH  # one of nine by chance
+    assert share(0, 3) == BLIND_DEPTH
+    assert share(50, 50) == BLIND_DEPTH
+    assert share(66, 34) == DEPTH
+    assert share(100, 0) == DEPTH
 
 
-def test_losses_are_not_flat_once_one_is_far_below_all_first_losses():
+def test_runs_are_drawn_until_a_loss_is_far_below_all_first_losses():
     first = np.linspace(1.0, 2.0, 101)  # the interquartile range is one half
     last = first + 0.01
-    assert flat_so_far(first, last)
     last[7] = 0.51
-    assert flat_so_far(first, last)
+    assert Depth.of(first, last) == Depth(BLIND_DEPTH, blind=True)
     last[7] = 0.49
-    assert not flat_so_far(first, last)
+    assert Depth.of(first, last) == Depth(FLAT_DEPTH)

@@ -19,7 +19,7 @@ from freezethaw.plain import percent
 from freezethaw.policy import entropy_search, improvement_rate
 from freezethaw.policy.acquisition import Choice, Options, ScoredEntry, choose_at_random
 from freezethaw.policy.costs import cost_factor, survival_probability
-from freezethaw.policy.depth import flat_so_far
+from freezethaw.policy.depth import Depth
 from freezethaw.records import BasketEntry, Config, DecisionDraft, Prices, Request, Run, StudyState, best_of
 
 Array = NDArray[np.float64]
@@ -211,8 +211,8 @@ def _options(
     cost_new = np.full(len(features), switch)
     started = [run for run in state.runs if run.losses]
     first, last = (state.sign * np.array([run.losses[i] for run in started]) for i in (0, -1))
-    flat = flat_so_far(first, last)
-    return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new, flat=flat)
+    depth = Depth.of(first, last)
+    return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new, depth=depth)
 
 
 def _draft(

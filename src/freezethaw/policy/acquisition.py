@@ -16,6 +16,7 @@ from scipy.special import ndtr
 
 from freezethaw.model.posterior import Posterior
 from freezethaw.model.predictions import predict
+from freezethaw.policy.depth import Depth
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,7 +57,7 @@ class Options:
     switch_cost_old: Array  # (R,)
     switch_cost_new: Array  # (C,)
     epochs_left: float = np.inf  # epochs that the whole study may still spend
-    flat: bool = False  # losses do not fall with training so far
+    depth: Depth = Depth()  # how much of it, and chosen how
     neighbours: Callable[[IntArray], Near] | None = None  # configurations near these candidates, if there are any
 
 

@@ -3,8 +3,8 @@
 Forecasts extrapolate what was seen. Where runs start slowly, short runs say nothing about long ones, and the
 improvement rate would start short runs for ever. So training time is divided into doublings (epoch 1, epoch 2, 3 to 4,
 5 to 8, ...), and enough runs must be trained to the end of each. A search whose forecasts are good does so by itself.
-Once losses turn out to be flat, the share is larger, and the runs are drawn at random: then short runs cannot tell
-which of them are good.
+Once losses turn out to be flat, the share is larger; and as long as none has fallen at all, the runs are drawn at
+random, because short runs cannot tell which of them are good.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 DEPTH = 1 / 8  # as many runs reach the end of each doubling as this share of all epochs would pay for
-FLAT_DEPTH = 1 / 2  # the same while losses are flat
+FLAT_DEPTH, BLIND_DEPTH = 1 / 4, 1 / 2  # the same while losses are flat, and while none has fallen at all
 FALLING = 2 / 3  # losses are flat if significantly fewer runs than this share have fallen
 SIGNIFICANCE = 0.05
 
 
-def flat_so_far(first: Array, last: Array) -> bool:
-    """Whether losses do not fall with training so far, from the first and the last loss of each run (N,).
+@dataclass(frozen=True)
+class Depth:
+    """The share of the epochs for depth, and whether short runs can tell which of them to train for long."""
 
-    Runs whose loss has not changed count as not trained further. A single loss below all first losses by more than
-    their interquartile range is enough: then losses fall.
-    """
-    if not len(first):
-        return False
-    lowest, low, high = np.quantile(first, [0.0, 0.25, 0.75])
-    if last.min() < lowest - (high - low):
-        return False
-    changed, fallen = int((last != first).sum()), int((last < first).sum())
-    return changed > 0 and bool(bdtr(fallen, changed, FALLING) < SIGNIFICANCE)
+    share: float = DEPTH
+    blind: bool = False
+
+    @classmethod
+    def of(cls, first: Array, last: Array) -> Depth:
+        """From the first and the last loss of each run (N,).
+
+        Runs whose loss has not changed count as not trained further. Losses have fallen at all if one is below all
+        first losses by more than their interquartile range.
+        """
+        changed, fallen = int((last != first).sum()), int((last < first).sum())
+        if not changed or bdtr(fallen, changed, FALLING) >= SIGNIFICANCE:
+            return cls()
+        lowest, low, high = np.quantile(first, [0.0, 0.25, 0.75])
+        return cls(FLAT_DEPTH) if last.min() < lowest - (high - low) else cls(BLIND_DEPTH, blind=True)
 
 
 @dataclass(frozen=True)

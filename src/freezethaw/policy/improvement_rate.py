@@ -26,7 +26,7 @@ from freezethaw.policy.acquisition import (
     leading_runs,
 )
 from freezethaw.policy.costs import epochs_to_grant
-from freezethaw.policy.depth import DEPTH, FLAT_DEPTH, DueDoubling, due_doubling
+from freezethaw.policy.depth import DueDoubling, due_doubling
 from freezethaw.policy.surprise import SPREAD, surprises
 
 Array = NDArray[np.float64]
@@ -44,8 +44,8 @@ def choose(forecaster: Forecaster, options: Options, rng: np.random.Generator) -
     """Score the basket; the run or configuration with the largest improvement rate comes first."""
     runs, candidates = np.arange(len(options.runs)), np.arange(len(options.candidates))
     lengths = forecaster.posterior.curves.last_epochs
-    due = due_doubling(lengths, options.runs, options.max_epochs, FLAT_DEPTH if options.flat else DEPTH)
-    if due is not None and options.flat:
+    due = due_doubling(lengths, options.runs, options.max_epochs, options.depth.share)
+    if due is not None and options.depth.blind:
         due = due.drawn(lengths, rng)
     if len(runs) > OLD_BASKET or len(candidates) > NEW_BASKET:
         some = draw_samples(forecaster, SCREENING_SAMPLES, rng)
