@@ -7,7 +7,7 @@ Paper: section 2.2 (expected improvement, equation 3). The grid of epochs, the c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -57,7 +57,7 @@ class Options:
     switch_cost_old: Array  # (R,)
     switch_cost_new: Array  # (C,)
     epochs_left: float = np.inf  # epochs that the whole study may still spend
-    depth: Depth = Depth()  # how much of it, and chosen how
+    depth: Depth = field(default_factory=Depth)
     neighbours: Callable[[IntArray], Near] | None = None  # configurations near these candidates, if there are any
 
 
