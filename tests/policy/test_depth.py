@@ -69,3 +69,11 @@ def test_runs_are_drawn_until_a_loss_is_far_below_all_first_losses():
     assert Depth.of(first, last) == Depth(BLIND_DEPTH, blind=True)
     last[7] = 0.49
     assert Depth.of(first, last) == Depth(FLAT_DEPTH)
+
+
+@pytest.mark.parametrize(("workers", "deep"), [(1, 8), (2, 4), (8, 1)])
+def test_of_several_workers_only_the_share_trains_for_depth(workers, deep):
+    shares = [Depth(DEPTH).of_workers(workers, number).share for number in range(8)]
+    assert shares.count(DEPTH) == deep
+    assert shares.count(0.0) == 8 - deep
+    assert due([1] * 100, share=0.0) is None

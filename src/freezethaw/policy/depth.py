@@ -9,7 +9,8 @@ random, because short runs cannot tell which of them are good.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,13 @@ class Depth:
             return cls()
         lowest, low, high = np.quantile(first, [0.0, 0.25, 0.75])
         return cls(FLAT_DEPTH) if last.min() < lowest - (high - low) else cls(BLIND_DEPTH, blind=True)
+
+    def of_workers(self, workers: int, number: int) -> Depth:
+        """That of one decision, if several workers decide in turn: only this share of them trains for depth.
+
+        Otherwise all of them would train a run of their own as soon as a single one is due.
+        """
+        return self if number % workers < math.ceil(workers * self.share) else replace(self, share=0.0)
 
 
 @dataclass(frozen=True)
