@@ -116,7 +116,9 @@ class StudyReader:
         """The epoch with the lowest expected loss, its noise removed; None until a finite loss is in."""
         if self.inference is None:
             return None
-        return self._epoch(*stopping.recommended(self.definition, self.state, self.inference))
+        with one_thread():
+            found = stopping.recommended(self.definition, self.state, self.inference)
+        return self._epoch(*found)
 
     def _epoch(self, number: int, epoch: int) -> Best:
         run = self.state.run(number)
@@ -133,7 +135,8 @@ class StudyReader:
         run = self.state.run(number)
         if self.inference is None or number not in self.inference.places:  # the model leaves runs out if there are many
             return float(self._forecast(run, [float(epoch)]).mean[0])
-        expected = stopping.expected_losses(self.inference, run, another=self.definition.repeats > 1)
+        with one_thread():
+            expected = stopping.expected_losses(self.inference, run, another=self.definition.repeats > 1)
         return float(self.inference.forecaster.transform.from_model(expected[epoch - 1]))
 
     def forecast(self, run_or_config: int | Config, epochs: Sequence[float] | None = None) -> Forecast:
