@@ -184,15 +184,14 @@ def _weights(study: ft.Study) -> dict[str, list[float]]:
     spreads = [earlier.spread for earlier in study.definition.learn_from]
     if not spreads:
         return {}
-    session = session_of(study)
-    history, found = session.history(), {}
-    for record in history.decisions:
-        epochs = history.epochs_at(record.basis)
-        for at in AT:
-            if epochs >= int(at) - 1 and at not in found:
-                plain = session.storage.samples(record.decision.number + 1)
-                weights = relevance(HyperparameterSamples.from_dict(plain), spreads)
-                found[at] = [round(float(w), 4) for w in weights]
+    storage, history = session_of(study).storage, session_of(study).history()
+    after = {record.decision.number: history.epochs_at(record.basis) for record in history.decisions}
+    found = {}
+    for at in (at for at in AT if int(at) <= len(history.epochs)):
+        later = [number for number, epochs in after.items() if epochs >= int(at)]
+        plain = storage.samples(min(later) if later else None)
+        weights = relevance(HyperparameterSamples.from_dict(plain), spreads)
+        found[at] = [round(float(weight), 4) for weight in weights]
     return found
 
 
