@@ -10,6 +10,7 @@ import pytest
 
 import freezethaw as ft
 from freezethaw.decide.earlier import EarlierInputs, EarlierStudy
+from freezethaw.decide.shared_parameters import SharedFeatures, shared_parameters
 from freezethaw.errors import StudyError
 from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
@@ -53,7 +54,7 @@ def earlier():
 
 @pytest.fixture(scope="module")
 def summary(earlier):
-    return summarise_study("old", earlier.runs, SPACE, 10, maximize=False)
+    return summarise_study("old", earlier.runs, SPACE, SPACE, 10, maximize=False)
 
 
 def test_the_input_is_the_posterior_mean_of_the_asymptote(earlier, summary):
@@ -137,18 +138,82 @@ def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
 
 
 def test_other_parameters_and_bounds(earlier):
-    """Shared parameters are used, runs outside the bounds are left out, and other parameters are no obstacle."""
+    """Shared parameters are used, runs outside the bounds too, and other parameters are no obstacle."""
     space = ft.Space(x=ft.Float(0.4, 2.0), kind=ft.Choice("a", "b", "c"), depth=ft.Int(1, 5))
-    found = summarise_study("old", earlier.runs, space, 10, maximize=False)
-    assert 3 <= len(found.configs) < len(earlier.runs)
-    assert all(set(config) == {"x", "kind", "depth"} for config in found.configs)
+    found = summarise_study("old", earlier.runs, SPACE, space, 10, maximize=False)
+    assert len(found.configs) == len(earlier.runs)
+    assert min(config["x"] for config in found.configs) < 0.4
+    assert all(set(config) == {"x", "kind"} for config in found.configs)
+    inputs = EarlierInputs([found], space)
+    here = [{"x": x, "kind": kind, "depth": depth} for x, kind in ((0.7, "a"), (1.0, "b")) for depth in (1, 5)]
+    good, same, bad, _ = inputs.of(space.features_of(here))[:, 0]
+    assert good == same  # the new parameter makes no difference
+    assert good < bad
     study = ft.Study(space, max_epochs=10, learn_from=earlier)
-    assert study.ask().config["depth"] in range(1, 6)
+    decision = study.ask()
+    assert abs(decision.config["x"] - BEST["x"]) < 0.25
+
+
+def test_features_of_configurations_do_not_depend_on_the_way():
+    """From features of the new space, or directly from configurations: for all that both spaces can hold."""
+    before = ft.Space(
+        rate=ft.Float(1e-6, 1e-2, log=True),
+        layers=ft.Int(1, 64, log=True),
+        size=ft.Choice(16, 32, 64, ordered=True),
+        drop=ft.Float(0.0, 0.5),
+        optimizer=ft.Choice("sgd", "adam", "lion"),
+        momentum=ft.Float(0.0, 0.9, when={"optimizer": "sgd"}),
+        norm=ft.Choice("batch", "layer"),
+    )
+    space = ft.Space(
+        optimizer=ft.Choice("adam", "sgd"),
+        momentum=ft.Float(0.5, 0.99, when={"optimizer": "sgd"}),
+        size=ft.Int(8, 128, log=True),
+        rate=ft.Float(1e-4, 1.0, log=True),
+        layers=ft.Int(4, 128, log=True),
+        drop=ft.Choice(0.0, 0.1),  # a choice among numbers is not the same as a range
+        norm=ft.Choice("layer", "batch", "none"),
+    )
+    rng = np.random.default_rng(0)
+    configs = [before.sample(rng) for _ in range(50)]
+    parameters = shared_parameters(space, before, configs)
+    assert list(parameters) == ["optimizer", "momentum", "size", "rate", "layers", "norm"]
+    shared = SharedFeatures(parameters, space)
+    tried = [space.sample(rng) for _ in range(200)]
+    direct = shared.of_configs([{n: v for n, v in config.items() if n != "drop"} for config in tried])
+    np.testing.assert_allclose(shared.of(space.features_of(tried)), direct, atol=1e-12)
+    assert shared.of_configs(configs).min() == 0.0
+    assert shared.of_configs(configs).max() <= 1.0
+
+
+@pytest.mark.parametrize("fixed", [{}, {"kind": "b"}])
+def test_parameters_of_the_earlier_study_alone_are_integrated_out_or_fixed(earlier, fixed):
+    """The mean is that of the model in all parameters, averaged over the values of the others in the runs."""
+    space = ft.Space({"x": SPACE.parameters["x"], "y": SPACE.parameters["y"]} | fixed)
+    found = summarise_study("old", earlier.runs, SPACE, space, 10, maximize=False)
+    whole = summarise_study("old", earlier.runs, SPACE, SPACE, 10, maximize=False)
+    configs = [dict(run.config) for run in earlier.runs]
+    kinds = [fixed["kind"]] if fixed else [config["kind"] for config in configs]
+    asked = [SPACE.features_of([config | {"kind": kind} for config in configs]) for kind in kinds]
+    expected = np.mean([EarlierInputs([whole], SPACE).of(features)[:, 0] for features in asked], axis=0)
+    here = space.features_of([{"x": config["x"], "y": config["y"]} | fixed for config in configs])
+    np.testing.assert_allclose(EarlierInputs([found], space).of(here)[:, 0], expected, atol=1e-5)
+
+
+def test_a_change_of_scale_during_the_study_is_followed():
+    parameters = shared_parameters(
+        ft.Space(x=ft.Float(1e-3, 1.0, log=True)), ft.Space(x=ft.Float(0.0, 1.0)), [{"x": 0.5}]
+    )
+    shared = SharedFeatures(parameters, ft.Space(x=ft.Float(0.0, 1.0)))
+    found = shared.of(np.array([[0.0], [0.1], [1.0]]))
+    np.testing.assert_allclose(found[:, 0], [0.0, 2 / 3, 1.0], atol=0.02)
 
 
 def test_nothing_to_learn_from_is_an_error(earlier):
     with pytest.raises(StudyError, match="nothing can be learnt from study 'empty': 0 of its 0 runs"):
         ft.Study(SPACE, max_epochs=10, learn_from=ft.Study(SPACE, max_epochs=10, name="empty"))
+    with pytest.raises(StudyError, match="shares no parameter"):
+        ft.Study(ft.Space(depth=ft.Int(1, 5)), max_epochs=10, learn_from=earlier)
     with pytest.raises(StudyError, match="takes studies and stores"):
         ft.Study(SPACE, max_epochs=10, learn_from=[17])
     with pytest.raises(StudyError, match="at most 10"):
