@@ -7,18 +7,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import freezethaw as ft
+from freezethaw.cli import app
 from freezethaw.decide.earlier import EarlierInputs, EarlierStudy
 from freezethaw.decide.shared_parameters import SharedFeatures, shared_parameters
 from freezethaw.errors import StudyError
+from freezethaw.model.curves import Curves
 from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
+from freezethaw.model.predictions import predict, predict_upper_bound
 from freezethaw.model.sequential import from_scratch, initialise
 from freezethaw.model.specification import Geometry
+from freezethaw.server import study_page
+from freezethaw.server.views import StoreView
 from freezethaw.study import session_of
 from freezethaw.study.learn_from import SAMPLES, summarise_study
 from freezethaw.study.summary import summary as recorded
+from freezethaw.study.summary import weights_over_time
 
 SPACE = ft.Space(x=ft.Float(0.0, 1.0), y=ft.Float(1e-4, 1.0, log=True), kind=ft.Choice("a", "b"))
 BEST = {"x": 0.7, "y": 0.01}
@@ -70,7 +77,10 @@ def test_the_input_is_the_posterior_mean_of_the_asymptote(earlier, summary):
     posterior = condition(gather(observations, samples.units.transform), spec, values, geometry)
     asked = SPACE.features_of([SPACE.sample(np.random.default_rng(n)) for n in range(20)])
     mean = posterior.asymptotes(configs=asked).mean
-    expected = np.clip((mean + 3.0) / 6.0, 0.0, 1.0)
+    ends = posterior.asymptotes(configs=features)
+    assert summary.centre == pytest.approx(ends.mean.mean())
+    assert summary.scale**2 == pytest.approx(ends.mean.var() + ends.variance.mean())
+    expected = np.clip(0.5 + (mean - summary.centre) / summary.scale / 6.0, 0.0, 1.0)
     np.testing.assert_allclose(EarlierInputs([summary], SPACE).of(asked)[:, 0], expected, atol=1e-8)
 
 
@@ -86,24 +96,72 @@ def test_good_configurations_are_expected_to_be_good(summary):
     assert summary.loss(float(low)) < summary.loss(float(high))
 
 
-def test_an_input_without_effect_leaves_the_model_as_it_is(summary):
-    """With a long length scale the model is exactly the one without the earlier study."""
+def with_and_without(summary, weight):
+    """Posteriors of a few runs with the earlier study at this weight, and without it, at several samples."""
     rng = np.random.default_rng(2)
     configs = [SPACE.sample(rng) for _ in range(12)]
     plain = SPACE.features_of(configs)
     wide = np.hstack([plain, EarlierInputs([summary], SPACE).of(plain)])
     losses = tuple(tuple(curve(config, 1 + n % 4, rng)) for n, config in enumerate(configs))
     geometry = Geometry(SPACE.lengths, SPACE.warped)
-    wider = Geometry((*SPACE.lengths, geometry.count), (*SPACE.warped, False), 1)
+    wider = replace(geometry, expected=1)
     observations = Observations(plain, losses, geometry, 10.0)
     samples = initialise(observations, "drift", rng, count=3)
-    for values in samples.values:
-        spec = specify("drift", samples.units, geometry, 10.0)
-        without = condition(gather(observations, samples.units.transform), spec, values, geometry)
-        more = {**values, f"length.{geometry.count}": 1e9}
-        curves = gather(replace(observations, configs=wide, geometry=wider), samples.units.transform)
-        with_it = condition(curves, spec, more, wider)
-        assert with_it.log_evidence == pytest.approx(without.log_evidence, rel=1e-12)
+    spec = specify("drift", samples.units, geometry, 10.0)
+    transform = samples.units.transform
+    without = condition(gather(observations, transform), spec, samples.stacked(), geometry)
+    curves = gather(replace(observations, configs=wide, geometry=wider), transform)
+    values = samples.stacked() | {"weight.0": np.full(len(samples.values), weight)}
+    return condition(curves, spec, values, wider), without
+
+
+def test_at_weight_zero_the_model_is_the_one_without_the_earlier_study(summary):
+    found, without = with_and_without(summary, 0.0)
+    np.testing.assert_array_equal(found.log_evidence, without.log_evidence)
+    runs, new = np.arange(4), found.curves.configs[:2]
+    for how in (predict, predict_upper_bound):
+        here, there = (
+            how(found, runs, new, np.array([3.0, 10.0])),
+            how(without, runs, new[:, :-1], np.array([3.0, 10.0])),
+        )
+        np.testing.assert_array_equal(here.mean, there.mean)
+        np.testing.assert_array_equal(here.deviations, there.deviations)
+
+
+def test_an_expected_level_is_subtracted_from_the_losses_and_added_to_the_predictions(summary):
+    """The model is linear in its mean: losses less w e(x) times the first basis function, modelled without it."""
+    found, without = with_and_without(summary, 0.7)
+    for n in range(3):
+        posterior, plain = found.sample(n), without.sample(n)
+        level = 0.7 * 6.0 * (found.curves.configs[:, -1] - 0.5)
+
+        def mean(run, epochs, posterior=posterior, level=level):
+            return level[run] * posterior.time.basis(np.asarray(epochs, float))[:, 0]
+
+        observed = [plain.curves.observed(run) for run in range(len(plain.curves))]
+        losses = [y - mean(run, t) for run, (t, y) in enumerate(observed)]
+        shifted = Curves.of(plain.curves.configs, losses, [t for t, _ in observed])
+        expected = condition(shifted, plain.specification, plain.values, plain.geometry)
+        assert posterior.log_evidence == pytest.approx(expected.log_evidence, rel=1e-10)
+        epochs = np.array([2.0, 7.0, 10.0])
+        for run in (0, 5):
+            here, there = posterior.losses(run, epochs), expected.losses(run, epochs)
+            np.testing.assert_allclose(here.mean, there.mean + mean(run, epochs), atol=1e-9)
+            np.testing.assert_allclose(here.covariance, there.covariance, atol=1e-9)
+            config, own = found.curves.configs[run], np.array([1.0, 2.0])
+            here = posterior.out_of_sample(config, own, [0.3, 0.1], epochs)
+            there = expected.out_of_sample(config[:-1], own, np.array([0.3, 0.1]) - mean(run, own), epochs)
+            np.testing.assert_allclose(here.mean, there.mean + mean(run, epochs), atol=1e-9)
+        new = found.curves.configs[3:6]
+        for how in (predict, predict_upper_bound):
+            here, there = how(posterior, np.arange(3), new, epochs), how(expected, np.arange(3), new[:, :-1], epochs)
+            shift = np.array([mean(run, epochs) for run in range(6)])
+            np.testing.assert_allclose(here.mean, there.mean + shift, atol=1e-9)
+        np.testing.assert_allclose(
+            posterior.new_losses(new[0], epochs).mean,
+            expected.new_losses(new[0, :-1], epochs).mean + shift[3],
+            atol=1e-9,
+        )
 
 
 def test_a_related_study_finds_good_configurations_in_fewer_epochs(earlier):
@@ -242,3 +300,25 @@ def test_a_stored_study_continues_and_replays_without_the_earlier_store(tmp_path
         search(study, 3)
     with pytest.raises(StudyError, match="does not learn from other studies"):
         ft.Study(SPACE, max_epochs=10, name="plain", store=new, learn_from=earlier)
+
+
+def test_the_weights_over_time_are_shown(tmp_path, earlier):
+    """By the summary, by `status` and on the page."""
+    url = f"sqlite:///{tmp_path}/new.db"
+    with ft.Study(SPACE, max_epochs=10, name="next", store=url, learn_from=[earlier, earlier]) as study:
+        search(study, 20)
+        storage, state = session_of(study).storage, session_of(study).refresh()
+        rows = weights_over_time(storage, state)
+        assert list(rows[-1]["weights"]) == ["old", "old (2)"]  # of the same name
+        assert rows[-1]["weights"] == recorded(storage, 0)["learns_from"]
+        assert [row["decision"] for row in rows] == sorted({row["decision"] for row in rows})
+        assert rows[-1]["decision"] == state.decisions
+        assert len(rows) <= 2 * state.decisions.bit_length() + 1
+        reasons = [record.decision.reason for record in session_of(study).history().decisions]
+        assert any("of this configuration (weight " in reason for reason in reasons)
+    shown = CliRunner().invoke(app, ["status", url], env={"COLUMNS": "200"}).stdout
+    assert "learns    from old: weight " in shown
+    assert ", since decision 2: " in shown
+    page = study_page.page_of("")(StoreView(url), {"study": "next"})
+    assert "Earlier studies</h2>" in page
+    assert page.count('aria-label="over ') == 2

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from freezethaw.decide import stopping
 from freezethaw.decide.configurations import Candidates
 from freezethaw.decide.definition import StudyDefinition
+from freezethaw.decide.earlier import contribution
 from freezethaw.decide.inference_cache import Inference, InferenceCache, one_thread
 from freezethaw.decide.plan import costs_in_epochs, epochs_per_decision, share_out, similarities
 from freezethaw.errors import AllPending, SpaceError, StudyError, StudyFinished
@@ -161,7 +162,12 @@ def _choose(
     if definition.policy == "improvement_rate":  # the paper's policy does not plan
         spare = left - state.max_epochs if definition.finish_best else left
         epochs = epochs_per_decision(costs.decide, spare)
-    return _draft(choice, inference, state, candidates, left, epochs)
+    draft = _draft(choice, inference, state, candidates, left, epochs)
+    if definition.learn_from and draft.run is None:
+        features = cache.configurations.features_of([draft.config])
+        said = contribution(cache.configurations.earlier, features, inference.samples)
+        draft = replace(draft, reason=draft.reason + said)
+    return draft
 
 
 def _new_runs(

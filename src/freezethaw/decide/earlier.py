@@ -1,9 +1,9 @@
 """What earlier studies predict, as inputs of the model. Not in the paper.
 
 An earlier study is summarised by the posterior mean of its asymptote over configurations. The model of this study takes
-that mean as one more input, beside the hyperparameters and with a length scale of its own: a nonlinear autoregressive
-Gaussian process (Perdikaris et al. 2017). It learns how the losses here depend on the expected losses there, in either
-direction. If they do not, that length scale becomes long, and the model is the one without the earlier study.
+these means, each times a weight, as the prior mean of its own level (`model.earlier_means`): an autoregressive Gaussian
+process (Kennedy and O'Hagan 2000). The weights are learnt with the other hyperparameters. If losses here do not depend
+on those there, they become zero, and the model is the one without the earlier study.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from freezethaw.decide.shared_parameters import SharedFeatures
 from freezethaw.errors import SpaceError
 from freezethaw.losses import Transform
 from freezethaw.model.correlation import correlation, scaled
+from freezethaw.model.earlier_means import RANGE
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
+from freezethaw.plain import percent
 from freezethaw.records import Config
 from freezethaw.space import Space
 from freezethaw.space.parameters import Parameter, parameter_from_dict
 
 Array = NDArray[np.float64]
 
-LOWEST, HIGHEST = -3.0, 3.0  # the range of expected losses, in model units, that becomes the range [0, 1] of the input
+WORTH_SAYING = 0.05  # weight of an earlier study below which decisions do not mention it
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class EarlierStudy:
     hyperparameters: Mapping[str, float]  # length scales and warps
     weights: tuple[float, ...]
     constant: float
+    centre: float  # mean of the asymptotes of its runs
+    scale: float  # and their standard deviation, the uncertainty of each included
     spread: float  # standard deviation of the input over the configurations of its runs
     transform: Transform  # to the losses of that study
 
@@ -55,6 +59,8 @@ class EarlierStudy:
             "hyperparameters": dict(self.hyperparameters),
             "weights": list(self.weights),
             "constant": self.constant,
+            "centre": self.centre,
+            "scale": self.scale,
             "spread": self.spread,
             "transform": plain,
         }
@@ -70,13 +76,19 @@ class EarlierStudy:
             plain["hyperparameters"],
             tuple(plain["weights"]),
             plain["constant"],
+            plain["centre"],
+            plain["scale"],
             plain["spread"],
             Transform(**transform),
         )
 
-    def loss(self, expected: float) -> float:
-        """An input in [0, 1] as a loss of that study."""
-        return float(self.transform.from_model(LOWEST + expected * (HIGHEST - LOWEST)))
+    def input(self, expected: Array) -> Array:
+        """Expected losses in model units as inputs: from 0, three standard deviations below the mean, to 1."""
+        return np.clip(0.5 + (expected - self.centre) / (RANGE * self.scale), 0.0, 1.0)
+
+    def loss(self, found: float) -> float:
+        """An input as a loss of that study."""
+        return float(self.transform.from_model(self.centre + (found - 0.5) * RANGE * self.scale))
 
 
 class EarlierInputs:
@@ -100,13 +112,8 @@ class EarlierInputs:
         for k, (study, (shared, inputs)) in enumerate(zip(self.studies, self._known, strict=True)):
             here = scaled(shared.of(features), shared.geometry, study.hyperparameters)
             mean = study.constant + correlation(here, inputs) @ np.array(study.weights)
-            found[:, k] = as_input(mean)
+            found[:, k] = study.input(mean)
         return found
-
-
-def as_input(expected: Array) -> Array:
-    """Expected losses in model units as inputs, from 0 (low) to 1."""
-    return np.clip((expected - LOWEST) / (HIGHEST - LOWEST), 0.0, 1.0)
 
 
 def _completed(config: Config, space: Space) -> Config | None:
@@ -117,14 +124,24 @@ def _completed(config: Config, space: Space) -> Config | None:
         return None
 
 
-def relevance(samples: HyperparameterSamples, spreads: Sequence[float]) -> Array:
-    """(K,) how much the model uses the input of each earlier study, from the standard deviations of these inputs.
+def contribution(inputs: EarlierInputs, features: Array, samples: HyperparameterSamples) -> str:
+    """What the earlier study with the largest weight expects of a configuration, for people; empty if it is small."""
+    weights = relevance(samples, [study.spread for study in inputs.studies])
+    most = int(weights.argmax())
+    if weights[most] < WORTH_SAYING:
+        return ""
+    study = inputs.studies[most]
+    loss = study.loss(float(inputs.of(features[:, : features.shape[1] - len(weights)])[0, most]))
+    return f"; study {study.name} expects {loss:.4g} of this configuration (weight {percent(weights[most])})"
 
-    That is its share of the expected squared distance between two configurations, averaged over the samples. The length
-    scales of these inputs are the last ones; a parameter is uniform in the unit cube.
+
+def relevance(samples: HyperparameterSamples, spreads: Sequence[float]) -> Array:
+    """(K,) the weight of each earlier study: its share of the prior variance of the level over configurations.
+
+    `spreads` are the standard deviations of its expected losses; the rest is the variance that the study itself has to
+    explain. Averaged over the samples.
     """
     values = samples.stacked()
-    lengths = sorted((int(name.removeprefix("length.")), name) for name in values if name.startswith("length."))
-    variances = np.append(np.full(len(lengths) - len(spreads), 1 / 12), np.square(spreads))
-    distance = variances * np.stack([values[name] for _, name in lengths], axis=1) ** -2.0
-    return np.asarray(samples.weights @ (distance / distance.sum(axis=1, keepdims=True)))[-len(spreads) :]
+    weights = np.stack([values[f"weight.{k}"] for k in range(len(spreads))], axis=1)
+    variances = np.square(weights * RANGE * np.asarray(spreads))
+    return np.asarray(samples.weights @ (variances / (variances.sum(axis=1) + values["level.variance"])[:, None]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freezethaw.decide.earlier import EarlierStudy, as_input
+from freezethaw.decide.earlier import EarlierStudy
 from freezethaw.decide.inference_cache import one_thread, select
 from freezethaw.decide.shared_parameters import SharedFeatures, features_of, geometry_of, shared_parameters
 from freezethaw.errors import SpaceError, StudyError
@@ -59,7 +61,18 @@ def earlier_studies(sources: Sequence[Source], space: Space, seed: int) -> tuple
             found.append(_summary_of(session, space, seed))
         finally:
             session.close()
-    return tuple(found)
+    return _distinct(found)
+
+
+def _distinct(found: Sequence[EarlierStudy]) -> tuple[EarlierStudy, ...]:
+    """The summaries with distinct names: studies in different stores may have the same."""
+    names: Counter[str] = Counter()
+    renamed = []
+    for study in found:
+        names[study.name] += 1
+        count = names[study.name]
+        renamed.append(study if count == 1 else replace(study, name=f"{study.name} ({count})"))
+    return tuple(renamed)
 
 
 def _summary_of(session: StudySession, space: Space, seed: int) -> EarlierStudy:
@@ -101,6 +114,7 @@ def summarise_study(
         best = int(np.argmax(forecaster.posterior.log_evidence))
         posterior = forecaster.posterior.sample(best)
         weights, constant = asymptote_weights(posterior)
+        asymptotes = posterior.asymptotes(configs=features)
         if others:
             elsewhere = _joined(shared, others, _fixed(configs, others, space))[:, shared.width :]
             weights = _integrated(features, elsewhere, geometry, shared.geometry, posterior.values, weights)
@@ -108,11 +122,19 @@ def summarise_study(
     names += [f"warp.{ab}.{column}" for column in range(shared.width) for ab in "ab"]
     values = {n: float(posterior.values[n]) for n in names if n in posterior.values}
     inputs = scaled(features[:, : shared.width], shared.geometry, values)
-    spread = float(as_input(constant + correlation(inputs, inputs) @ weights).std())
-    shared_configs = tuple({n: v for n, v in config.items() if n in parameters} for config in configs)
-    return EarlierStudy(
-        name, parameters, shared_configs, values, tuple(weights.tolist()), constant, spread, forecaster.transform
+    study = EarlierStudy(
+        name,
+        parameters,
+        tuple({n: v for n, v in config.items() if n in parameters} for config in configs),
+        values,
+        tuple(weights.tolist()),
+        constant,
+        float(asymptotes.mean.mean()),
+        float(np.sqrt(asymptotes.mean.var() + asymptotes.variance.mean())),
+        0.0,
+        forecaster.transform,
     )
+    return replace(study, spread=float(study.input(constant + correlation(inputs, inputs) @ weights).std()))
 
 
 def _joined(shared: SharedFeatures, others: Mapping[str, Parameter], configs: Sequence[Config]) -> Array:
