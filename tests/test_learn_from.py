@@ -51,12 +51,16 @@ def search(study, epochs, best=BEST, seed=0):
     return found
 
 
+def search_of(best, name):
+    """A study of sixty epochs."""
+    study = ft.Study(SPACE, max_epochs=10, name=name, seed=4)
+    search(study, 60, best)
+    return study
+
+
 @pytest.fixture(scope="module")
 def earlier():
-    """A study of sixty epochs."""
-    study = ft.Study(SPACE, max_epochs=10, name="old", seed=4)
-    search(study, 60)
-    return study
+    return search_of(BEST, "old")
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +185,23 @@ def test_the_first_runs_are_those_expected_to_be_best_and_say_so(earlier):
     assert "study old expects the best result there" in decision.reason
     assert abs(decision.config["x"] - BEST["x"]) < 0.25
     assert decision.config["kind"] == "a"
+
+
+def test_several_studies_choose_the_first_run_together_and_one_each(earlier):
+    other = search_of({"x": 0.2, "y": 0.1}, "other")
+    study = ft.Study(SPACE, max_epochs=10, seed=1, learn_from=[earlier, other])
+    reasons, values = [], []
+    for _ in range(4):
+        decision = study.ask()
+        study.tell(decision, curve(decision.config, decision.to_epoch)[decision.from_epoch :])
+        reasons.append(decision.reason)
+        values.append(decision.config["x"])
+    assert "2 earlier studies together expect the best result there" in reasons[0]
+    assert "study old expects the best result there" in reasons[1]
+    assert "study other expects the best result there" in reasons[2]
+    assert "expects the best result there" not in reasons[3]
+    assert abs(values[1] - 0.7) < 0.25
+    assert abs(values[2] - 0.2) < 0.25
 
 
 def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
