@@ -20,7 +20,7 @@ from freezethaw.model.posterior import condition
 from freezethaw.model.predictions import predict, predict_upper_bound
 from freezethaw.model.sequential import from_scratch, initialise
 from freezethaw.model.specification import Geometry
-from freezethaw.server import study_page
+from freezethaw.server import api, study_page
 from freezethaw.server.views import StoreView
 from freezethaw.study import session_of
 from freezethaw.study.learn_from import SAMPLES, summarise_study
@@ -340,6 +340,8 @@ def test_the_weights_over_time_are_shown(tmp_path, earlier):
     shown = CliRunner().invoke(app, ["status", url], env={"COLUMNS": "200"}).stdout
     assert "learns    from old: weight " in shown
     assert ", since decision 2: " in shown
-    page = study_page.page_of("")(StoreView(url), {"study": "next"})
+    view = StoreView(url)
+    assert api.one_study(view, {"study": "next"})["weights"] == rows
+    page = study_page.page_of("")(view, {"study": "next"})
     assert "Earlier studies</h2>" in page
     assert page.count('aria-label="over ') == 2
