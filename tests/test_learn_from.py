@@ -204,16 +204,21 @@ def test_several_studies_choose_the_first_run_together_and_one_each(earlier):
     assert abs(values[2] - 0.2) < 0.25
 
 
-def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
-    unrelated = ft.Study(SPACE, max_epochs=10, name="noise", seed=9)
-    rng = np.random.default_rng(0)
-    for _ in range(25):
-        unrelated.add_run(SPACE.sample(rng), list(rng.standard_normal(4)))
+def test_the_model_uses_a_related_study_and_an_unrelated_one_loses_its_weight(earlier):
+    """The unrelated one has the same curves, of configurations that are reflected in every parameter."""
+    unrelated = ft.Study(SPACE, max_epochs=10, name="reflected")
+    for run in earlier.runs:
+        config = SPACE.unit(run.config)
+        unrelated.add_run(SPACE.config(1.0 - config), run.losses)
     study = ft.Study(SPACE, max_epochs=10, seed=2, learn_from=[unrelated, earlier])
     search(study, 40)
-    found = recorded(session_of(study).storage, 0)["learns_from"]
-    assert found["old"] > found["noise"]
-    assert 0 < sum(found.values()) < 1
+    session = session_of(study)
+    rows = [row["weights"] for row in weights_over_time(session.storage, session.refresh())]
+    assert rows[-1] == recorded(session.storage, 0)["learns_from"]
+    assert max(row["reflected"] for row in rows) > 2 * rows[-1]["reflected"]
+    assert rows[-1]["reflected"] < 0.1
+    assert rows[-1]["old"] > 0.25
+    assert sum(rows[-1].values()) < 1
 
 
 def test_other_parameters_and_bounds(earlier):
