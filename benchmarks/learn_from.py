@@ -287,7 +287,8 @@ def report(work: Path, out: Path) -> None:
         body.append([*about, *cells, f"{row['time']:.2f}", weights])
     print_table(["suite", "kind", "earlier", "method", "searches", *shown, "time", "weight of each"], body)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"commit": records.commit(), "rows": rows}, indent=1) + "\n")
+    commits = ", ".join(sorted({commit for row in rows for commit in row["commits"]}))
+    out.write_text(json.dumps({"commit": commits, "rows": rows}, indent=1) + "\n")
 
 
 def main() -> None:

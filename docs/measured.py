@@ -352,7 +352,7 @@ def learn_from_tables(rows: list[dict[str, Any]]) -> dict[str, str]:
     unrelated[1] += "---|" * (len(late) + 1)
     for kind, name in KINDS.items():
         for row in rows:
-            if row["kind"] == kind and row["method"] == "learn_from":
+            if row["kind"] == kind != "related" and row["method"] == "learn_from":
                 unrelated.append(f"| {name} | {NAMES[row['suite']]} | {row['searches']} |")
                 gaps = [f"{row[epochs]['difference']:+.3f} ± {row[epochs]['error']:.3f}" for epochs in late]
                 unrelated[-1] += "".join(f" {gap} |" for gap in gaps) + f" {100 * row['weight'][late[0]]:.0f} % |"
