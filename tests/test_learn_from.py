@@ -14,10 +14,8 @@ from freezethaw.cli import app
 from freezethaw.decide.earlier import EarlierInputs, EarlierStudy
 from freezethaw.decide.shared_parameters import SharedFeatures, shared_parameters
 from freezethaw.errors import StudyError
-from freezethaw.model.curves import Curves
 from freezethaw.model.loss_units import Observations, gather, specify
 from freezethaw.model.posterior import condition
-from freezethaw.model.predictions import predict, predict_upper_bound
 from freezethaw.model.sequential import from_scratch, initialise
 from freezethaw.model.specification import Geometry
 from freezethaw.server import api, study_page
@@ -100,72 +98,24 @@ def test_good_configurations_are_expected_to_be_good(summary):
     assert summary.loss(float(low)) < summary.loss(float(high))
 
 
-def with_and_without(summary, weight):
-    """Posteriors of a few runs with the earlier study at this weight, and without it, at several samples."""
+def test_an_input_without_effect_leaves_the_model_as_it_is(summary):
+    """With a long length scale the model is exactly the one without the earlier study."""
     rng = np.random.default_rng(2)
     configs = [SPACE.sample(rng) for _ in range(12)]
     plain = SPACE.features_of(configs)
     wide = np.hstack([plain, EarlierInputs([summary], SPACE).of(plain)])
     losses = tuple(tuple(curve(config, 1 + n % 4, rng)) for n, config in enumerate(configs))
     geometry = Geometry(SPACE.lengths, SPACE.warped)
-    wider = replace(geometry, expected=1)
+    wider = Geometry((*SPACE.lengths, geometry.count), (*SPACE.warped, False), 1)
     observations = Observations(plain, losses, geometry, 10.0)
     samples = initialise(observations, "drift", rng, count=3)
-    spec = specify("drift", samples.units, geometry, 10.0)
-    transform = samples.units.transform
-    without = condition(gather(observations, transform), spec, samples.stacked(), geometry)
-    curves = gather(replace(observations, configs=wide, geometry=wider), transform)
-    values = samples.stacked() | {"weight.0": np.full(len(samples.values), weight)}
-    return condition(curves, spec, values, wider), without
-
-
-def test_at_weight_zero_the_model_is_the_one_without_the_earlier_study(summary):
-    found, without = with_and_without(summary, 0.0)
-    np.testing.assert_array_equal(found.log_evidence, without.log_evidence)
-    runs, new = np.arange(4), found.curves.configs[:2]
-    for how in (predict, predict_upper_bound):
-        here, there = (
-            how(found, runs, new, np.array([3.0, 10.0])),
-            how(without, runs, new[:, :-1], np.array([3.0, 10.0])),
-        )
-        np.testing.assert_array_equal(here.mean, there.mean)
-        np.testing.assert_array_equal(here.deviations, there.deviations)
-
-
-def test_an_expected_level_is_subtracted_from_the_losses_and_added_to_the_predictions(summary):
-    """The model is linear in its mean: losses less w e(x) times the first basis function, modelled without it."""
-    found, without = with_and_without(summary, 0.7)
-    for n in range(3):
-        posterior, plain = found.sample(n), without.sample(n)
-        level = 0.7 * 6.0 * (found.curves.configs[:, -1] - 0.5)
-
-        def mean(run, epochs, posterior=posterior, level=level):
-            return level[run] * posterior.time.basis(np.asarray(epochs, float))[:, 0]
-
-        observed = [plain.curves.observed(run) for run in range(len(plain.curves))]
-        losses = [y - mean(run, t) for run, (t, y) in enumerate(observed)]
-        shifted = Curves.of(plain.curves.configs, losses, [t for t, _ in observed])
-        expected = condition(shifted, plain.specification, plain.values, plain.geometry)
-        assert posterior.log_evidence == pytest.approx(expected.log_evidence, rel=1e-10)
-        epochs = np.array([2.0, 7.0, 10.0])
-        for run in (0, 5):
-            here, there = posterior.losses(run, epochs), expected.losses(run, epochs)
-            np.testing.assert_allclose(here.mean, there.mean + mean(run, epochs), atol=1e-9)
-            np.testing.assert_allclose(here.covariance, there.covariance, atol=1e-9)
-            config, own = found.curves.configs[run], np.array([1.0, 2.0])
-            here = posterior.out_of_sample(config, own, [0.3, 0.1], epochs)
-            there = expected.out_of_sample(config[:-1], own, np.array([0.3, 0.1]) - mean(run, own), epochs)
-            np.testing.assert_allclose(here.mean, there.mean + mean(run, epochs), atol=1e-9)
-        new = found.curves.configs[3:6]
-        for how in (predict, predict_upper_bound):
-            here, there = how(posterior, np.arange(3), new, epochs), how(expected, np.arange(3), new[:, :-1], epochs)
-            shift = np.array([mean(run, epochs) for run in range(6)])
-            np.testing.assert_allclose(here.mean, there.mean + shift, atol=1e-9)
-        np.testing.assert_allclose(
-            posterior.new_losses(new[0], epochs).mean,
-            expected.new_losses(new[0, :-1], epochs).mean + shift[3],
-            atol=1e-9,
-        )
+    for values in samples.values:
+        spec = specify("drift", samples.units, geometry, 10.0)
+        without = condition(gather(observations, samples.units.transform), spec, values, geometry)
+        more = {**values, f"length.{geometry.count}": 1e9}
+        curves = gather(replace(observations, configs=wide, geometry=wider), samples.units.transform)
+        with_it = condition(curves, spec, more, wider)
+        assert with_it.log_evidence == pytest.approx(without.log_evidence, rel=1e-12)
 
 
 def test_a_related_study_finds_good_configurations_in_fewer_epochs(earlier):
@@ -204,7 +154,7 @@ def test_several_studies_choose_the_first_run_together_and_one_each(earlier):
     assert abs(values[2] - 0.2) < 0.25
 
 
-def test_the_model_uses_a_related_study_and_an_unrelated_one_loses_its_weight(earlier):
+def test_the_model_uses_a_related_study_more_than_an_unrelated_one(earlier):
     """The unrelated one has the same curves, of configurations that are reflected in every parameter."""
     unrelated = ft.Study(SPACE, max_epochs=10, name="reflected")
     for run in earlier.runs:
@@ -215,9 +165,8 @@ def test_the_model_uses_a_related_study_and_an_unrelated_one_loses_its_weight(ea
     session = session_of(study)
     rows = [row["weights"] for row in weights_over_time(session.storage, session.refresh())]
     assert rows[-1] == recorded(session.storage, 0)["learns_from"]
-    assert max(row["reflected"] for row in rows) > 2 * rows[-1]["reflected"]
-    assert rows[-1]["reflected"] < 0.1
-    assert rows[-1]["old"] > 0.25
+    assert rows[-1]["reflected"] < max(row["reflected"] for row in rows)
+    assert rows[-1]["old"] > rows[-1]["reflected"]
     assert sum(rows[-1].values()) < 1
 
 

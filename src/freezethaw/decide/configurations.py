@@ -88,8 +88,10 @@ class Configurations:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Length scale and warping of each column of the features; the columns of earlier studies are the last."""
-        return Geometry(self.union.lengths, self.union.warped, len(self.earlier.studies))
+        """Length scale and warping of each column of the features: an earlier study has a length scale of its own."""
+        lengths, count = self.union.lengths, len(self.earlier.studies)
+        first = max(lengths, default=-1) + 1
+        return Geometry((*lengths, *range(first, first + count)), (*self.union.warped, *(False,) * count), count)
 
     def features_of(self, configs: Sequence[Config]) -> Array:
         """(N, columns) of configurations, with the inputs that earlier studies give."""
@@ -103,7 +105,7 @@ class Configurations:
         for run in runs:
             if run.number not in self._features:
                 self._features[run.number] = self.features_of([run.config])[0]
-        columns = len(self.geometry.lengths) + self.geometry.expected
+        columns = len(self.geometry.lengths)
         return np.array([self._features[run.number] for run in runs]).reshape(len(runs), columns)
 
     def new(self, runs: Sequence[Run], best: Sequence[Run], repeats: int, rng: np.random.Generator) -> Candidates:

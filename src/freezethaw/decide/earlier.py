@@ -1,9 +1,9 @@
 """What earlier studies predict, as inputs of the model. Not in the paper.
 
 An earlier study is summarised by the posterior mean of its asymptote over configurations. The model of this study takes
-these means, each times a weight, as the prior mean of its own level (`model.earlier_means`): an autoregressive Gaussian
-process (Kennedy and O'Hagan 2000). The weights are learnt with the other hyperparameters. If losses here do not depend
-on those there, they become zero, and the model is the one without the earlier study.
+that mean as one more input, beside the hyperparameters and with a length scale of its own: a nonlinear autoregressive
+Gaussian process (Perdikaris et al. 2017). It learns how the losses here depend on the expected losses there, in either
+direction. If they do not, that length scale becomes long, and the model is the one without the earlier study.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from freezethaw.decide.shared_parameters import SharedFeatures
 from freezethaw.errors import SpaceError
 from freezethaw.losses import Transform
 from freezethaw.model.correlation import correlation, scaled
-from freezethaw.model.earlier_means import RANGE
 from freezethaw.model.hyperparameter_samples import HyperparameterSamples
 from freezethaw.plain import percent
 from freezethaw.records import Config
@@ -28,6 +27,7 @@ from freezethaw.space.parameters import Parameter, parameter_from_dict
 
 Array = NDArray[np.float64]
 
+RANGE = 6.0  # standard deviations of the asymptotes there from 0 to 1 of an input
 WORTH_SAYING = 0.05  # weight of an earlier study below which decisions do not mention it
 
 
@@ -136,12 +136,13 @@ def contribution(inputs: EarlierInputs, features: Array, samples: Hyperparameter
 
 
 def relevance(samples: HyperparameterSamples, spreads: Sequence[float]) -> Array:
-    """(K,) the weight of each earlier study: its share of the prior variance of the level over configurations.
+    """(K,) how much the model uses the input of each earlier study, from the standard deviations of these inputs.
 
-    `spreads` are the standard deviations of its expected losses; the rest is the variance that the study itself has to
-    explain. Averaged over the samples.
+    That is its share of the expected squared distance between two configurations, averaged over the samples. The length
+    scales of these inputs are the last ones; a parameter is uniform in the unit cube.
     """
     values = samples.stacked()
-    weights = np.stack([values[f"weight.{k}"] for k in range(len(spreads))], axis=1)
-    variances = np.square(weights * RANGE * np.asarray(spreads))
-    return np.asarray(samples.weights @ (variances / (variances.sum(axis=1) + values["level.variance"])[:, None]))
+    lengths = sorted((int(name.removeprefix("length.")), name) for name in values if name.startswith("length."))
+    variances = np.append(np.full(len(lengths) - len(spreads), 1 / 12), np.square(spreads))
+    distance = variances * np.stack([values[name] for _, name in lengths], axis=1) ** -2.0
+    return np.asarray(samples.weights @ (distance / distance.sum(axis=1, keepdims=True)))[-len(spreads) :]

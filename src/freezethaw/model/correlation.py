@@ -26,11 +26,7 @@ def warped(configs: Array, values: Values) -> Array:
 
 
 def scaled(configs: Array, geometry: Geometry, values: Values) -> Array:
-    """Warped inputs divided by their length scales: r^2 is the squared Euclidean distance between them.
-
-    Further columns, the expected losses in earlier studies, are left out.
-    """
-    configs = configs[:, : len(geometry.lengths)]
+    """Warped inputs divided by their length scales: r^2 is the squared Euclidean distance between them."""
     if not geometry.lengths:  # a space without parameters: all runs are of one configuration
         return np.empty((*np.shape(values["noise"]), len(configs), 0))
     lengths = np.stack([np.asarray(values[f"length.{g}"]) for g in geometry.lengths], axis=-1)

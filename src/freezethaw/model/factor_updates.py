@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from freezethaw.model.correlation import run_correlation, scaled_column
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.earlier_means import expected_levels
 from freezethaw.model.linear import add_to_diagonal, cholesky, solve_lower, solve_vector, transposed
 from freezethaw.model.posterior import Posterior, condition
 from freezethaw.model.pseudo_observations import (
@@ -47,10 +46,7 @@ def recondition(
         return condition(curves, specification, values, geometry)
     summary = summarise(curves, previous.time)
     r = PseudoObservations.from_summary(
-        summary,
-        specification.coefficient_means(values),
-        specification.scale_model(values),
-        expected_levels(curves.configs, previous.geometry, values),
+        summary, specification.coefficient_means(values), specification.scale_model(values)
     )
     places = _places(previous.curves, curves)
     changed = _changed(previous.curves, curves, places)
@@ -84,8 +80,7 @@ def with_samples(posterior: Posterior, values: Values, moved: IntArray, paramete
         inputs = inputs.copy()
         for c in columns:
             inputs[moved, :, c] = scaled_column(posterior.curves.configs[:, c], c, posterior.geometry, some)
-    levels = expected_levels(posterior.curves.configs, posterior.geometry, values)
-    r = PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values), levels)
+    r = PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values))
     r = r.rows(_same_order(r.runs, old.runs))
     every = np.arange(len(posterior.curves))
     K = run_correlation(inputs[moved], every, inputs[moved], every, some)

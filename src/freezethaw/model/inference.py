@@ -14,7 +14,6 @@ import numpy as np
 from freezethaw.errors import SingularCovarianceError
 from freezethaw.model.correlation import of_runs, scaled, scaled_column, squared_distances
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.earlier_means import expected_levels
 from freezethaw.model.posterior import Posterior
 from freezethaw.model.priors import LogNormal
 from freezethaw.model.pseudo_observations import PseudoObservations, factorise, log_evidence, noisy_covariance, of_rows
@@ -55,8 +54,7 @@ class Target:
     def pseudo_observations(self, summary: Summary, values: Chains) -> PseudoObservations:
         """The pseudo-observations at these values."""
         s = self.specification
-        levels = expected_levels(self.curves.configs, self.geometry, values)
-        return PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values), levels)
+        return PseudoObservations.from_summary(summary, s.coefficient_means(values), s.scale_model(values))
 
     def correlation(self, squares: Array, runs: IntArray, values: Chains) -> Array:
         """(S, M, M) correlation of the runs of all pairs of pseudo-observations, from squared distances (S, N, N)."""

@@ -88,9 +88,9 @@ def specify(model: str, units: LossUnits, geometry: Geometry, horizon: float) ->
     if model == "paper":
         return specification.paper((units.lowest, units.highest))
     if model == "drift":
-        return specification.drift(geometry.count, horizon)
+        return specification.drift(geometry.count - geometry.expected, horizon)
     if model == "luck":
-        return specification.luck(geometry.count, horizon)
+        return specification.luck(geometry.count - geometry.expected, horizon)
     raise ModelError(f"unknown model {model!r}; known: paper, drift, luck")
 
 

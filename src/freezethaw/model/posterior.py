@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from freezethaw.errors import ModelError
 from freezethaw.model.correlation import run_correlation, scaled
 from freezethaw.model.curves import Array, Curves, IntArray
-from freezethaw.model.earlier_means import expected_levels
 from freezethaw.model.linear import solve_lower, transposed
 from freezethaw.model.pseudo_observations import (
     Factor,
@@ -141,8 +140,7 @@ class Posterior:
         """
         q = len(self.specification.basis)
         here = self.points_of_config(config, np.ones(q))
-        level = self.expected_levels(np.asarray(config, float)[None, :]) * np.eye(q)[0]
-        c = self.joint(replace(here, offsets=level, slopes=np.broadcast_to(np.eye(q), (*here.slopes.shape[:-2], q, q))))
+        c = self.joint(replace(here, slopes=np.broadcast_to(np.eye(q), (*here.slopes.shape[:-2], q, q))))
         single = Curves.of(np.asarray(config, float)[None, :], [losses], [epochs])
         summary = summarise(single, self.time)
         own = PseudoObservations.from_summary(summary, c.mean, self.pseudo_observations.scales.model)
@@ -166,7 +164,7 @@ class Posterior:
         return Points(
             runs=np.full(len(t), run),
             configs=np.repeat(self.inputs[..., run : run + 1, :], len(t), axis=-2),
-            offsets=e.offset + e.slope[..., 0] * self.expected_levels(self.curves.configs[run : run + 1]),
+            offsets=e.offset,
             slopes=e.slope,
             residual=e.covariance + (self._noise(t) if noise else 0.0),
             scales=scales,
@@ -184,7 +182,7 @@ class Posterior:
         return Points(
             runs=np.full(len(t), NEW),
             configs=np.repeat(self.new_inputs(x), len(t), axis=-2),
-            offsets=slopes[..., 0] * self.expected_levels(x),
+            offsets=np.zeros(slopes.shape[:-1]),
             slopes=slopes,
             residual=self.time.covariance(t, t) + (self._noise(t) if noise else 0.0),
             scales=new_run_scales(self.pseudo_observations.scales.model, t),
@@ -215,10 +213,6 @@ class Posterior:
         prior_mean = (S @ self.specification.coefficient_means(self.values)[..., None])[..., 0]
         return cross, points.offsets + prior_mean + (transposed(cross) @ self.factor.whitened[..., None])[..., 0]
 
-    def expected_levels(self, configs: Array) -> Array:
-        """(..., N) prior mean of the level from earlier studies."""
-        return expected_levels(configs, self.geometry, self.values)
-
     def new_inputs(self, configs: Array) -> Array:
         """Configurations, warped and divided by the length scales."""
         return scaled(configs, self.geometry, self.values)
@@ -232,19 +226,15 @@ def condition(
 ) -> Posterior:
     """Condition the model on the curves at fixed hyperparameters, or at S samples of them."""
     geometry = geometry or Geometry.plain(curves.dimensions)
-    columns = len(geometry.lengths) + geometry.expected
-    if columns != curves.dimensions:
-        raise ModelError(f"the geometry has {columns} columns, the configurations {curves.dimensions}")
+    if len(geometry.lengths) != curves.dimensions:
+        raise ModelError(f"the geometry has {len(geometry.lengths)} columns, the configurations {curves.dimensions}")
     missing = [p.name for p in specification.parameters(geometry) if p.name not in values]
     if missing:
         raise ModelError(f"no value for hyperparameter {', '.join(missing)} of model {specification.name!r}")
     time = specification.time_model(values)
     summary = summarise(curves, time)
     r = PseudoObservations.from_summary(
-        summary,
-        specification.coefficient_means(values),
-        specification.scale_model(values),
-        expected_levels(curves.configs, geometry, values),
+        summary, specification.coefficient_means(values), specification.scale_model(values)
     )
     inputs = scaled(curves.configs, geometry, values)
     every = np.arange(len(curves))

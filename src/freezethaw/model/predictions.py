@@ -43,23 +43,13 @@ Predict = Callable[[Posterior, IntArray, Array, Array], Predictions]  # `predict
 def predict(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Predictions:
     """Predictive distributions of old runs, then of new runs with these configurations, at common epochs."""
     correlation = correlations(posterior, runs, configs)
-    mean, covariance = coefficients(posterior, correlation)
-    mean[..., 0] += _expected_levels(posterior, runs, configs)
-    return _from_coefficients(posterior, runs, correlation, epochs, mean, covariance)
+    return _from_coefficients(posterior, runs, correlation, epochs, *coefficients(posterior, correlation))
 
 
 def predict_upper_bound(posterior: Posterior, runs: IntArray, configs: Array, epochs: Array) -> Predictions:
     """Cheap predictions for screening: the exact means, with upper bounds of the variances."""
     correlation = correlations(posterior, runs, configs)
-    mean, covariance = coefficient_bounds(posterior, runs, correlation)
-    mean[..., 0] += _expected_levels(posterior, runs, configs)
-    return _from_coefficients(posterior, runs, correlation, epochs, mean, covariance)
-
-
-def _expected_levels(posterior: Posterior, runs: IntArray, configs: Array) -> Array:
-    """(..., P) of old runs, then of new configurations."""
-    old = posterior.curves.configs[runs]
-    return posterior.expected_levels(np.concatenate([old, configs]) if len(configs) else old)
+    return _from_coefficients(posterior, runs, correlation, epochs, *coefficient_bounds(posterior, runs, correlation))
 
 
 def correlations(posterior: Posterior, runs: IntArray, configs: Array) -> Array:
@@ -72,10 +62,7 @@ def correlations(posterior: Posterior, runs: IntArray, configs: Array) -> Array:
 
 
 def coefficients(posterior: Posterior, correlation: Array) -> tuple[Array, Array]:
-    """Mean (..., P, q) and covariance (..., P, q, q) of the coefficients of runs with this correlation (..., P, N).
-
-    The mean is relative to what earlier studies expect.
-    """
+    """Mean (..., P, q) and covariance (..., P, q, q) of the coefficients of runs with this correlation (..., P, N)."""
     spec = posterior.specification
     a, tau = spec.coefficient_variances(posterior.values), spec.coefficient_mean_variances()
     Z = _whitened_cross(posterior, correlation, a, tau)

@@ -28,23 +28,15 @@ class PseudoObservations:
     log_density: Array  # (...) of everything that does not depend on the coefficients c
 
     @classmethod
-    def from_summary(
-        cls, summary: Summary, means: Array, model: ScaleModel, levels: Array | None = None
-    ) -> PseudoObservations:
-        """Divide by the scale of each run, estimated from its residuals, which do not depend on c.
-
-        `levels` (..., N) are added to the means of the first coefficient.
-        """
+    def from_summary(cls, summary: Summary, means: Array, model: ScaleModel) -> PseudoObservations:
+        """Divide by the scale of each run, estimated from its residuals, which do not depend on c."""
         scales = infer_scales(summary.residuals, summary.freedoms, model)
         s = np.sqrt(scales.plug_in.take(summary.runs, axis=-1))
         half_logs = -0.5 * (summary.log_determinants.sum(axis=-1) + len(summary.runs) * LOG_2PI)
-        mean = (summary.directions @ means[..., None])[..., 0]
-        if levels is not None:
-            mean += summary.directions[..., 0] * levels.take(summary.runs, axis=-1)
         return cls(
             runs=summary.runs,
             directions=summary.directions / s[..., None],
-            values=(summary.values - mean) / s,
+            values=(summary.values - (summary.directions @ means[..., None])[..., 0]) / s,
             scales=scales,
             log_density=np.asarray(half_logs + scales.log_density.sum(axis=-1) - np.log(s).sum(axis=-1)),
         )

@@ -218,8 +218,6 @@ def _in_new_units(
         value = values[p.name]
         if p.name == "mean":
             value = slope * value + shift
-        elif p.name.startswith("weight."):
-            value = slope * value
         elif p.name == "noise" or p.name.endswith(".variance"):
             value = slope**2 * value
         mapped[p.name] = np.asarray(p.prior.nearest(value))

@@ -30,10 +30,9 @@ Values = Mapping[str, float | Array]  # by name: numbers, or arrays with one ent
 PAPER_NOISE_FLOOR = 1e-8
 NOISE_FLOOR = 1e-6  # above the variance of a stalled run
 
-WEIGHT, WEIGHT_SPREAD = (
-    0.6,
-    1.0,
-)  # prior median of the sum of the weights of earlier studies, spread of their logarithms
+# of the expected loss in an earlier study, whose range of six standard deviations is [0, 1]: losses here are expected
+# to vary about as much as losses there
+EXPECTED_LENGTH = LogNormal(math.log(0.3), 1.0)
 
 BasisFunction = Callable[[Array, Values, float], Array]
 ResidualKernel = Callable[[Array, Array, Values], Array]
@@ -124,7 +123,7 @@ class Geometry:
 
     lengths: tuple[int, ...]  # for each column, the index of its length scale
     warped: tuple[bool, ...]  # for each column
-    expected: int = 0  # number of further columns: expected losses in earlier studies (`earlier_means`)
+    expected: int = 0  # the last columns are expected losses in earlier studies, each with a length scale of its own
 
     @classmethod
     def plain(cls, dimensions: int) -> Geometry:
@@ -180,15 +179,14 @@ class Specification:
         found += [Parameter("luck", self.priors["luck"], "space")] if "luck" in self.priors else []
         for g in range(geometry.count):
             found += self._dimension(g, [c for c, group in enumerate(geometry.lengths) if group == g], geometry)
-        prior = LogNormal(math.log(WEIGHT / max(geometry.expected, 1)), WEIGHT_SPREAD)
-        found += [Parameter(f"weight.{k}", prior, "level", block="weights") for k in range(geometry.expected)]
         return tuple(found)
 
     def _dimension(self, group: int, columns: list[int], geometry: Geometry) -> list[Parameter]:
         """A length scale and the warps of its columns: they are correlated, so log-normal ones are updated jointly."""
         together = all(isinstance(p, LogNormal) and p.floor == 0 for p in (self.length_prior, self.warp_prior))
         block = f"dimension.{group}" if together else ""
-        found = [Parameter(f"length.{group}", self.length_prior, "space", block=block, dimension=group)]
+        prior = EXPECTED_LENGTH if group >= geometry.count - geometry.expected else self.length_prior
+        found = [Parameter(f"length.{group}", prior, "space", block=block, dimension=group)]
         if self.warp_prior is not None:
             names = [f"warp.{ab}.{c}" for c in columns if geometry.warped[c] for ab in "ab"]
             found += [Parameter(name, self.warp_prior, "space", block=block, dimension=group) for name in names]
