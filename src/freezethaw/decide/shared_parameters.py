@@ -48,12 +48,25 @@ class SharedFeatures:
     def __init__(self, parameters: Mapping[str, Parameter], space: Space) -> None:
         self.parameters = parameters
         ends = np.cumsum([0, *(p.columns for p in space.parameters.values())])
-        places = {name: slice(ends[i], ends[i + 1]) for i, name in enumerate(space.parameters)}
-        self._columns = [places[name] for name in parameters]
-        # the wanted features at each value of a choice, or at both ends of a number
-        self._at = [_at(wanted, space.parameters[name]) for name, wanted in parameters.items()]
-        inactive = [np.full((1, space.parameters[name].columns), space.parameters[name].absent) for name in parameters]
-        self._inactive = [_mapped(x, at)[0] for x, at in zip(inactive, self._at, strict=True)]
+        given = {name: slice(ends[i], ends[i + 1]) for i, name in enumerate(space.parameters)}
+        wanted_ends = np.cumsum([0, *(p.columns for p in parameters.values())])
+        self._matrix, self._offset = np.zeros((ends[-1], wanted_ends[-1])), np.zeros(wanted_ends[-1])
+        self._curved: list[tuple[int, slice, Array]] = []  # columns of the space, wanted columns, features at the knots
+        self._absent: dict[str, Array] = {}  # the image of the feature of an inactive parameter
+        for i, (name, wanted) in enumerate(parameters.items()):
+            parameter, columns, to = space.parameters[name], given[name], slice(wanted_ends[i], wanted_ends[i + 1])
+            at = _at(wanted, parameter)  # the wanted features at each value of a choice, or at both ends of a number
+            if parameter.columns > 1:  # one column for each value, of length 1 / sqrt(2)
+                self._matrix[columns, to] = math.sqrt(2) * at
+            elif parameter.columns == 0:
+                self._offset[to] = at[0]
+            elif len(at) == 2:
+                self._offset[to], self._matrix[columns, to] = at[0], at[1] - at[0]
+            else:
+                self._curved.append((columns.start, to, at))
+            inactive = np.zeros((1, ends[-1]))
+            inactive[0, columns] = parameter.absent
+            self._absent[name] = self.of(inactive)[0, to]
 
     @property
     def geometry(self) -> Geometry:
@@ -63,17 +76,19 @@ class SharedFeatures:
     @property
     def width(self) -> int:
         """Number of features."""
-        return sum(p.columns for p in self.parameters.values())
+        return len(self._offset)
 
     def of(self, features: Array) -> Array:
         """(C, columns) from features in the space."""
-        parts = [_mapped(features[:, columns], at) for columns, at in zip(self._columns, self._at, strict=True)]
-        return np.concatenate([*parts, np.empty((len(features), 0))], axis=1)
+        found = features @ self._matrix + self._offset
+        for column, to, at in self._curved:
+            knots = np.linspace(0.0, 1.0, len(at))
+            found[:, to] = np.stack([np.interp(features[:, column], knots, y) for y in at.T], axis=1)
+        return np.clip(found, 0.0, 1.0)
 
     def of_configs(self, configs: Sequence[Config]) -> Array:
         """(N, columns) of configurations of the earlier study."""
-        absent = dict(zip(self.parameters, self._inactive, strict=True))
-        return features_of(configs, self.parameters, absent)
+        return features_of(configs, self.parameters, self._absent)
 
 
 def geometry_of(parameters: Mapping[str, Parameter]) -> Geometry:
@@ -120,14 +135,3 @@ def _at(wanted: Parameter, given: Parameter) -> Array:
 
 def _has(choice: Choice, value: object) -> bool:
     return any(type(v) is type(value) and v == value for v in choice.values)
-
-
-def _mapped(x: Array, at: Array) -> Array:
-    """Features of one parameter as features of the wanted one."""
-    if not x.shape[1]:
-        return np.repeat(at, len(x), axis=0)
-    if x.shape[1] > 1:  # one column for each value, of length 1 / sqrt(2)
-        return np.asarray(math.sqrt(2) * x @ at)
-    knots = np.linspace(0.0, 1.0, len(at))
-    found = np.stack([np.interp(x[:, 0], knots, column) for column in at.T], axis=1) if at.size else x[:, :0]
-    return np.clip(found, 0.0, 1.0)
