@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from benchmarks import optuna_import, tables
 
+from docs.factor_graph import factor_graph
 from freezethaw import figures
 from freezethaw.figures import style
 from freezethaw.model.correlation import correlation
@@ -109,6 +110,7 @@ def main(folder: Path = IMAGES) -> list[Path]:
         figures.write_png(figures.prior_draws(), folder / "prior_draws.png", **small),
         figures.write_png(figures.realistic_draws(), folder / "realistic_draws.png", **small),
     ]
+    written.append(figures.write_png(factor_graph(), folder / "factor_graph.png", 900, 500, scale=2))
     rng = np.random.default_rng(3)
     observations = from_the_paper(rng)
     forecaster = Forecaster.condition(from_scratch(observations, "paper", rng), observations)

@@ -1,4 +1,4 @@
-"""Fill in the tables of benchmarks.md from benchmarks/results: `python -m docs.measured`."""
+"""Fill in the tables of benchmarks.md and guides/learn_from.md from benchmarks/results: `python -m docs.measured`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from freezethaw import figures
 from freezethaw.figures.style import COLOURS, graph_objects
 
 PAGE = Path(__file__).parent / "benchmarks.md"
+GUIDE = Path(__file__).parent / "guides" / "learn_from.md"
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 AT = (25, 50, 100, 200, 300)
@@ -37,6 +38,14 @@ OTHERS = {  # other kinds of simulations: mode, axis, milestone, and our method 
     "a long search, after 500 epochs": ("candidates", "regret", 500, OURS),
     "a long search, after 1000 epochs": ("candidates", "regret", 1000, OURS),
 }
+KINDS = {  # of earlier studies, as recorded -> as shown
+    "related": "other tables of the suite",
+    "shuffled": "their curves, of other configurations",
+    "permuted": "parameters exchanged",
+    "flipped": "signs of losses changed",
+    "arlbench": "reinforcement learning",
+}
+LEARNT = {"enqueued": "best old configurations first", "learn_from": "`learn_from`"}
 FORMAT_ONLY = ("Benchmarks, experiments and errors: plain wording", "Benchmarks: one summary per benchmark")
 SUMMARIES = ("regret.json",)  # whose groups have commits of their own
 Regrets = dict[str, dict[str, dict[int, tuple[float, float, int]]]]  # suite, method, epochs: mean, error, simulations
@@ -322,6 +331,41 @@ def beyond_table(every: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def learn_from_tables(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Regret with related earlier studies, and differences to the search alone with unrelated ones."""
+    at = [str(epochs) for epochs in AT if any(str(epochs) in row for row in rows)]
+    related = ["| | studies | searches |", "|---|---|---|"]
+    related[0] += "".join(f" {epochs} epochs |" for epochs in at)
+    related[1] += "---|" * len(at)
+    for suite in dict.fromkeys(row["suite"] for row in rows):
+        mine = [row for row in rows if row["suite"] == suite and row["kind"] == "related"]
+        if mine:
+            first = max(mine, key=lambda row: int(row["searches"]))
+            related.append(f"| {NAMES[suite]}, alone | | {first['searches']} |")
+            related[-1] += "".join(f" {first[epochs]['alone']:.2f} |" for epochs in at)
+        for row in sorted(mine, key=lambda row: (row["earlier"], row["method"])):
+            related.append(f"| {NAMES[suite]}, {LEARNT[row['method']]} | {row['earlier']} | {row['searches']} |")
+            related[-1] += "".join(f" {_with_difference(row[epochs])} |" for epochs in at)
+    late = at[-2:]
+    unrelated = ["| earlier studies | suite | searches |", "|---|---|---|"]
+    unrelated[0] += "".join(f" {epochs} epochs |" for epochs in late) + f" weight, {late[0]} epochs |"
+    unrelated[1] += "---|" * (len(late) + 1)
+    for kind, name in KINDS.items():
+        for row in rows:
+            if row["kind"] == kind != "related" and row["method"] == "learn_from":
+                unrelated.append(f"| {name} | {NAMES[row['suite']]} | {row['searches']} |")
+                gaps = [f"{row[epochs]['difference']:+.3f} ± {row[epochs]['error']:.3f}" for epochs in late]
+                unrelated[-1] += "".join(f" {gap} |" for gap in gaps) + f" {100 * row['weight'][late[0]]:.0f} % |"
+    return {
+        "related": "\n".join(related) + "\n" + source("learn_from.json"),
+        "unrelated": "\n".join(unrelated) + "\n",
+    }
+
+
+def _with_difference(found: dict[str, float]) -> str:
+    return f"{found['regret']:.2f} ({found['difference']:+.2f} ± {found['error']:.2f})"
+
+
 def source(*names: str) -> str:
     """The files with the results and the commit of the code; for older files the commit that recorded them."""
     found = []
@@ -395,6 +439,7 @@ def tables() -> dict[str, str]:
 def main() -> None:
     """Fill in the page, and draw its picture."""
     fill(PAGE, tables())
+    fill(GUIDE, learn_from_tables(kept("learn_from.json")["rows"]))
     print(figures.write_png(picture(regrets()), IMAGES / "regret.png", 1100, 440, scale=1.5))
 
 

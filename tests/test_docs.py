@@ -82,6 +82,6 @@ def test_a_name_that_does_not_exist_is_caught():
 
 def test_every_picture_is_there_and_small():
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", THEORY)
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     for picture in pictures:
         assert 5_000 < (ROOT / "docs" / picture).stat().st_size < 200_000, picture

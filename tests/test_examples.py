@@ -22,6 +22,20 @@ def test_the_smallest_example_is_small_and_finds_something(tmp_path):
     assert float(re.search(r"loss ([\d.e-]+)", found.stdout)[1]) < 5.0
 
 
+def test_the_example_with_two_problems_learns_from_the_first(tmp_path):
+    pytest.importorskip("sklearn")
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", EXAMPLES / "digits_twice.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    old, alone, learnt = (float(loss) for loss in re.findall(r"best loss ([\d.]+)", found.stdout))
+    assert max(old, learnt, alone) < 1.6  # chance level, log 5
+    assert "start a new run: study digits 0 to 4 expects the best result there" in found.stdout
+
+
 @pytest.mark.filterwarnings("ignore")  # of the libraries that carry it out
 @pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(notebook):

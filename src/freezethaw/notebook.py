@@ -68,7 +68,7 @@ def _value(config: Config, name: str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def curve_svg(losses: Sequence[float], low: float, high: float, max_epochs: int) -> str:
+def curve_svg(losses: Sequence[float], low: float, high: float, max_epochs: int, label: str | None = None) -> str:
     """A learning curve as a small SVG image. All curves of a table share the axes; losses outside are clipped."""
     scale = (HEIGHT - 4) / (high - low if math.isfinite(high - low) and high > low else 1.0)
     step = max(len(losses) // MAX_POINTS, 1)
@@ -78,8 +78,9 @@ def curve_svg(losses: Sequence[float], low: float, high: float, max_epochs: int)
         for i in sorted({*range(0, len(losses), step), len(losses) - 1})
     ]
     x, y = points[-1].split(",")
+    label = label or f"{len(losses)} epochs"
     return (
-        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{len(losses)} epochs">'
+        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">'
         f'<polyline points="{" ".join(points)}" fill="none" stroke="{COLOUR}" stroke-width="1.5"/>'
         f'<circle cx="{x}" cy="{y}" r="2.2" fill="{COLOUR}"/></svg>'
     )

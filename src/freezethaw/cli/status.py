@@ -19,6 +19,7 @@ from freezethaw.cli.app import (
     open_stored_study,
     print_json,
 )
+from freezethaw.plain import percent
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -51,14 +52,15 @@ def status(
       freezethaw status digits.db --json | jq .epochs
       freezethaw status digits.db --watch
     """
-    from freezethaw.study.summary import summary
+    from freezethaw.study.summary import summary, weights_over_time
 
     if watch:
         with open_stored_study(store, name) as (_, study):
             watch_study(study, console())
         return
     with open_stored_study(store, name) as (opened, study):
-        found = summary(study, last) | {"store": opened.url}
+        state = study.load()
+        found = summary(study, last, state) | {"store": opened.url, "weights": weights_over_time(study, state)}
     if as_json:
         print_json(found)
     else:
@@ -83,7 +85,11 @@ def _show(found: Mapping[str, Any]) -> None:
         )
         out.print(f"          {formatting.config(best['config'])}")
     for name, weight in found["learns_from"].items():
-        out.print(f"learns    from {name}" + ("" if weight is None else f": weight {weight:.0%} in the model"))
+        before = [entry["weights"][name] for entry in found["weights"]]
+        over = f", since decision {found['weights'][0]['decision']}: {formatting.sparkline(before)}" if before else ""
+        out.print(
+            f"learns    from {name}" + ("" if weight is None else f": weight {percent(weight)} in the model{over}")
+        )
     if found["checkpoint_bytes"]:
         limit = f" of {formatting.size(1e9 * found['disk_gb'])}" if found["disk_gb"] else ""
         out.print(f"disk      {formatting.size(found['checkpoint_bytes'])}{limit} used by checkpoints")

@@ -26,6 +26,7 @@ IntArray = NDArray[np.int64]
 LISTED = 256  # candidates of a longer list that are compared in one decision, drawn at random
 EVEN = 192  # proposals from the low-discrepancy sequence
 NEAR = 64  # proposals around the best runs
+EXPECTED = 32  # more, around the best runs of earlier studies; of a list, those that these studies expect to be best
 STEPS = (0.02, 0.05, 0.15)  # standard deviations of the steps away from a good configuration, in the unit cube
 GUESS_STEP = 0.1
 NEIGHBOURS = 6  # of each proposal
@@ -112,7 +113,6 @@ class Configurations:
         if self.candidates is not None:
             return self._unstarted(self.candidates, runs, repeats, rng)
         centres = [run.config for run in best if self._within_bounds(run.config)]
-        centres += [config for config in self.earlier.best if self._within_bounds(config)]
         return self._propose(centres, self.features(runs), repeats, rng)
 
     def _unstarted(
@@ -124,14 +124,18 @@ class Configurations:
         started = Counter(self._keys.values())
         rest = np.array([i for i, key in enumerate(self._listed_keys) if started[key] < repeats], dtype=np.int64)
         if len(rest) > LISTED:
-            first = np.empty(0, dtype=np.int64)
-            if self.earlier.studies:  # half of them are those that earlier studies expect to be best
-                expected = self._listed[rest, -len(self.earlier.studies) :].min(axis=1)
-                first = rest[np.argsort(expected, kind="stable")[: LISTED // 2]]
-                rest = np.setdiff1d(rest, first)
-            rest = np.concatenate([first, rng.choice(rest, size=LISTED - len(first), replace=False)])
+            drawn = rng.choice(rest, size=LISTED, replace=False)
+            rest = np.concatenate([drawn, np.setdiff1d(self._expected_to_be_best(rest), drawn)])
         configs = [candidates[i] for i in rest]
         return Candidates(self._listed[rest], lambda i: configs[i])
+
+    def _expected_to_be_best(self, indices: IntArray) -> IntArray:
+        """Of these candidates those that earlier studies expect to be best: any of them, and all together."""
+        if not self.earlier.studies:
+            return indices[:0]
+        expected = self._listed[indices, -len(self.earlier.studies) :]
+        orders = [np.argsort(e, kind="stable")[:EXPECTED] for e in (expected.min(axis=1), expected.mean(axis=1))]
+        return np.unique(indices[np.concatenate(orders)])
 
     def _propose(self, best: Sequence[Config], started: Array, repeats: int, rng: np.random.Generator) -> Candidates:
         """Distinct configurations started fewer than `repeats` times; `started` are the features of all runs.
@@ -146,12 +150,15 @@ class Configurations:
             return Candidates(features[kept], lambda i: configs[kept[i]])
         guessed = round(EVEN / (1 + len(started))) if space.guesses() else 0
         centres = np.array([space.unit(c) for c in best]).reshape(-1, d)
+        expected = np.array([space.unit(c) for c in self.earlier.best if self._within_bounds(c)]).reshape(-1, d)
         units = np.concatenate(
             [
                 around_guesses(space, guessed, rng),
                 low_discrepancy(EVEN - guessed, d, rng),
                 near(centres, NEAR if best else 0, rng),
-                centres if repeats > 1 or self.earlier.studies else np.empty((0, d)),
+                centres if repeats > 1 else np.empty((0, d)),
+                expected,
+                near(expected, EXPECTED, rng),
             ]
         )
         features = self._features_of_units(units)

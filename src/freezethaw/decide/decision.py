@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from freezethaw.decide import stopping
 from freezethaw.decide.configurations import Candidates
 from freezethaw.decide.definition import StudyDefinition
+from freezethaw.decide.earlier import contribution
 from freezethaw.decide.inference_cache import Inference, InferenceCache, one_thread
 from freezethaw.decide.plan import costs_in_epochs, epochs_per_decision, share_out, similarities
 from freezethaw.errors import AllPending, SpaceError, StudyError, StudyFinished
@@ -31,8 +32,7 @@ POLICIES: dict[str, Policy | None] = {
     "random": None,
 }
 ENDED = ("finished", "diverged", "failed")
-FIRST_FROM_EARLIER = 2  # first runs for each earlier study: those that it expects to be best
-MOST_FROM_EARLIER = 6
+MOST_FROM_EARLIER = 6  # first runs that earlier studies choose: one together, and one each
 CENTRES = 5  # best runs around which new configurations are proposed
 
 
@@ -111,18 +111,21 @@ def _first(
     candidates = _new_runs(definition, state, cache, rng)
     _require([], candidates, state)
     if definition.learn_from:
-        return _expected_to_be_best(definition, state, cache, candidates)
+        return _expected_to_be_best(definition, state, candidates)
     # the first proposals are those near the user's guesses; of a list, any candidate
     place = 0 if definition.candidates is None else int(rng.integers(len(candidates)))
     return _without_scores(None, candidates.config(place), f"start a new run: no {definition.metric} is known yet")
 
 
-def _expected_to_be_best(
-    definition: StudyDefinition, state: StudyState, cache: InferenceCache, candidates: Candidates
-) -> DecisionDraft:
-    """The new configuration with the lowest loss expected in one of the earlier studies, which take turns."""
-    which = len(state.runs) % len(definition.learn_from)
-    expected = cache.configurations.earlier.of(candidates.features[:, : len(cache.configurations.union.lengths)])
+def _expected_to_be_best(definition: StudyDefinition, state: StudyState, candidates: Candidates) -> DecisionDraft:
+    """The new configuration that all earlier studies together expect to be best; then one by each of them, in turn."""
+    count, number = len(definition.learn_from), len(state.runs)
+    expected = candidates.features[:, -count:]
+    if count > 1 and number == 0:
+        place = int(expected.mean(axis=1).argmin())
+        text = f"start a new run: {count} earlier studies together expect the best result there"
+        return _without_scores(None, candidates.config(place), text)
+    which = (number - (count > 1)) % count
     place = int(expected[:, which].argmin())
     study = definition.learn_from[which]
     loss = study.loss(float(expected[place, which]))
@@ -146,9 +149,9 @@ def _choose(
     if fresh:
         return _without_scores(fresh[0], fresh[0].config, "start a run that was cancelled before its first epoch")
     _require(frozen, candidates, state)
-    first = min(FIRST_FROM_EARLIER * len(definition.learn_from), MOST_FROM_EARLIER)
-    if len(state.runs) < first and len(candidates):
-        return _expected_to_be_best(definition, state, cache, candidates)
+    first = min(len(definition.learn_from) + 1, MOST_FROM_EARLIER)
+    if definition.learn_from and len(state.runs) < first and len(candidates):
+        return _expected_to_be_best(definition, state, candidates)
     policy = POLICIES[definition.policy]
     if policy is None:
         return _at_random(frozen, candidates, rng)
@@ -160,7 +163,12 @@ def _choose(
     if definition.policy == "improvement_rate":  # the paper's policy does not plan
         spare = left - state.max_epochs if definition.finish_best else left
         epochs = epochs_per_decision(costs.decide, spare)
-    return _draft(choice, inference, state, candidates, left, epochs)
+    draft = _draft(choice, inference, state, candidates, left, epochs)
+    if definition.learn_from and draft.run is None:
+        features = cache.configurations.features_of([draft.config])
+        said = contribution(cache.configurations.earlier, features, inference.samples)
+        draft = replace(draft, reason=draft.reason + said)
+    return draft
 
 
 def _new_runs(

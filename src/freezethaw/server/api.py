@@ -17,7 +17,7 @@ from freezethaw.server.views import NotFound, StoreView
 from freezethaw.space import Space
 from freezethaw.study import Study
 from freezethaw.study.study import parse_losses
-from freezethaw.study.summary import STATES, decision_as_dict
+from freezethaw.study.summary import STATES, decision_as_dict, weights_over_time
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_ENTRIES = 1000  # of one response
@@ -105,8 +105,10 @@ def create(store: StoreView, parameters: Parameters) -> Any:
 
 
 def one_study(store: StoreView, parameters: Parameters) -> Any:
-    """The summary of a study."""
-    return store.study(parameters["study"]).summary(min(integer(parameters, "last", 30, 0), MAX_ENTRIES))
+    """The summary of a study, with the weights of earlier studies over time."""
+    view = store.study(parameters["study"])
+    found = view.summary(min(integer(parameters, "last", 30, 0), MAX_ENTRIES))
+    return found | {"weights": weights_over_time(view.stored, view.known())}
 
 
 def all_runs(store: StoreView, parameters: Parameters) -> Any:

@@ -22,7 +22,7 @@ from freezethaw.server.components import choice
 from freezethaw.server.runs_table import RunsTable, Selection
 from freezethaw.server.views import StoreView, StudyView
 from freezethaw.store.urls import default_checkpoint_folder
-from freezethaw.study.summary import decision_as_dict
+from freezethaw.study.summary import decision_as_dict, weights_over_time
 
 LAST_DECISIONS, BEST_RUNS, LAST_EVENTS, PAGE_OF_DECISIONS = 8, 8, 500, 50
 WIDE = ("curves", "replay", "timeline", "slices", "parallel_coordinates", "study_progression", "time_spent")
@@ -137,7 +137,7 @@ def _overview(now: Snapshot) -> str:
     below = f"""<div data-part="below" class="columns">
 <section aria-labelledby="h-decisions"><h2 id="h-decisions">Last decisions</h2>
 {components.decisions(now.key, now.found["decisions"])}</section><section aria-labelledby="h-runs">
-<h2 id="h-runs">Best runs</h2>{_best_runs(now)}</section></div>"""
+<h2 id="h-runs">Best runs</h2>{_best_runs(now)}</section>{_earlier_studies(now)}</div>"""
     return f"""<div data-part="above">{_above(now)}</div>
 <div class="figures lead">{now.figure("curves")}{now.figure("best_loss", controls=components.AGAINST)}</div>{below}
 <details class="actions"><summary>Actions</summary>{_study_actions(now)}</details>"""
@@ -278,6 +278,24 @@ def _workers(key: str, found: Mapping[str, Any]) -> str:
     waiting = f"<p>{found['requests']} requests wait for the next decision.</p>" if found["requests"] else ""
     table = components.table("Workers and leases", ("Run", "Epoch", "Lease"), rows) if rows else ""
     return f'<section aria-labelledby="h-workers"><h2 id="h-workers">Workers</h2>{table}{waiting}</section>'
+
+
+def _earlier_studies(now: Snapshot) -> str:
+    """The weight of each earlier study in the model, now and since the first decisions."""
+    if not now.found["learns_from"]:
+        return ""
+    over = weights_over_time(now.view.stored, now.known)
+    highest = max((weight for entry in over for weight in entry["weights"].values()), default=1.0)
+    rows = ""
+    for name, weight in now.found["learns_from"].items():
+        before = [entry["weights"][name] for entry in over]
+        shown = "no loss yet" if weight is None else plain.percent(weight)
+        trend = curve_svg(before, 0.0, highest, len(before), f"over {len(before)} decisions") if before else ""
+        rows += f'<tr><th scope="row">{escape(name)}</th><td class=n>{shown}</td><td>{trend}</td></tr>'
+    heads = ("Study", "Weight", f"Since decision {over[0]['decision']}" if over else "")
+    return f"""<section aria-labelledby="h-earlier"><h2 id="h-earlier">Earlier studies</h2>
+<p class="soft under">Weight: how much of the differences between configurations the model expects from each
+study.</p>{components.table("Earlier studies", heads, rows, ("Weight",))}</section>"""
 
 
 def _holder(pending: Mapping[str, Any]) -> str:

@@ -47,11 +47,30 @@ def summary(study: Storage, last: int, state: StudyState | None = None) -> dict[
 
 def _earlier(study: Storage, earlier: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """The earlier studies that this one learns from, with the weight of each in the model; None before any loss."""
-    names, plain = [each["name"] for each in earlier], study.samples() if earlier else None
+    return _weights(study.samples() if earlier else None, earlier)
+
+
+def _weights(plain: Any, earlier: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The weight of each earlier study, given hyperparameter samples."""
+    names = [each["name"] for each in earlier]
     if plain is None:
         return dict.fromkeys(names)
     weights = relevance(HyperparameterSamples.from_dict(plain), [each["spread"] for each in earlier])
     return dict(zip(names, weights.tolist(), strict=True))
+
+
+def weights_over_time(study: Storage, state: StudyState) -> list[dict[str, Any]]:
+    """The weights of the earlier studies after some decisions: the first ones, then fewer and fewer, and the last."""
+    earlier = state.definition.get("learn_from", ())
+    if not earlier:
+        return []
+    spaced = {round(2.0 ** (i / 2)) for i in range(2 * state.decisions.bit_length())}
+    found = []
+    for decision in sorted(n for n in spaced | {state.decisions} if 0 < n <= state.decisions):
+        weights = _weights(study.samples(before=decision + 1), earlier)
+        if None not in weights.values():
+            found.append({"decision": decision, "weights": weights})
+    return found
 
 
 def _pending(study: Storage, state: StudyState) -> list[dict[str, Any]]:
