@@ -71,9 +71,9 @@ def test_runs_are_drawn_until_a_loss_is_far_below_all_first_losses():
     assert Depth.of(first, last) == Depth(FLAT_DEPTH)
 
 
-@pytest.mark.parametrize(("workers", "deep"), [(1, 8), (2, 4), (8, 1)])
-def test_of_several_workers_only_the_share_trains_for_depth(workers, deep):
-    shares = [Depth(DEPTH).of_workers(workers, number).share for number in range(8)]
-    assert shares.count(DEPTH) == deep
+@pytest.mark.parametrize(("share", "workers", "deep"), [(DEPTH, 1, 4), (DEPTH, 8, 1), (BLIND_DEPTH, 8, 4)])
+def test_at_most_half_of_the_decisions_are_for_depth_and_of_several_workers_the_share(share, workers, deep):
+    shares = [Depth(share).of_decision(number, workers).share for number in range(8)]
+    assert shares.count(share) == deep
     assert shares.count(0.0) == 8 - deep
     assert due([1] * 100, share=0.0) is None

@@ -219,7 +219,7 @@ def _options(
     cost_new = np.full(len(features), switch)
     started = [run for run in state.runs if run.losses]
     first, last = (state.sign * np.array([run.losses[i] for run in started]) for i in (0, -1))
-    depth = Depth.of(first, last).of_workers(len(state.pending) + 1, state.decisions)
+    depth = Depth.of(first, last).of_decision(state.decisions, len(state.pending) + 1)
     return Options(places, features, state.max_epochs, factor_old, factor_new, cost_old + again, cost_new, depth=depth)
 
 

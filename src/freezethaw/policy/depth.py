@@ -47,12 +47,14 @@ class Depth:
         lowest, low, high = np.quantile(first, [0.0, 0.25, 0.75])
         return cls(FLAT_DEPTH) if last.min() < lowest - (high - low) else cls(BLIND_DEPTH, blind=True)
 
-    def of_workers(self, workers: int, number: int) -> Depth:
-        """That of one decision, if several workers decide in turn: only this share of them trains for depth.
+    def of_decision(self, number: int, workers: int) -> Depth:
+        """That of one decision. At most every second one is for depth; of several workers' only this share.
 
-        Otherwise all of them would train a run of their own as soon as a single one is due.
+        So new configurations are tried too: good ones may be rare and show at once. And where one run is due, not every
+        worker trains one.
         """
-        return self if number % workers < math.ceil(workers * self.share) else replace(self, share=0.0)
+        turns = max(workers, 2)
+        return self if number % turns < math.ceil(turns * self.share) else replace(self, share=0.0)
 
 
 @dataclass(frozen=True)
