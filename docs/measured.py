@@ -21,6 +21,7 @@ PAGE = Path(__file__).parent / "benchmarks.md"
 GUIDE = Path(__file__).parent / "guides" / "learn_from.md"
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+PRESENT = RESULTS / "regret_present.json"  # of the present version; the other simulations are of version 0.1.0
 AT = (25, 50, 100, 200, 300)
 METHODS = {  # as recorded -> as shown
     "freezethaw": "freezethaw",
@@ -90,22 +91,45 @@ def rivals_table(every: list[dict[str, Any]]) -> str:
     lines = ["| suite | rival | tables, simulations | rival's regret | ours is lower by |", "|---" * 5 + "|"]
     for suite in SUITES:
         simulations = gather(every, suite, "candidates", "regret")
-        ours = simulations[OURS]
-        for method in sorted(m for m in simulations if not m.startswith(OURS)):
-            regrets, gains, count, tables = [], [], 0, 0
-            for at in AT[1:]:
-                both = _same(at_milestone(simulations[method], at), at_milestone(ours, at))
-                if len(both) < 2:  # one table has no error
-                    continue
-                theirs, own = (np.array([np.mean(v, axis=0)[k] for v in both.values()]) for k in (0, 1))
-                regrets.append(f"{theirs.mean():.2f}")
-                error = float((theirs - own).std(ddof=1) / np.sqrt(len(both)))
-                gains.append(f"{float((theirs - own).mean()):+.2f} ± {error:.2f}")
-                count, tables = sum(len(v) for v in both.values()), len(both)
-            if gains:
-                first = f"| {NAMES[suite]} | {METHODS.get(method, method)} | {tables}, {count} |"
-                lines.append(f"{first} {' / '.join(regrets)} | {' / '.join(gains)} |")
+        rivals = {m: METHODS.get(m, m) for m in sorted(simulations) if not m.startswith(OURS)}
+        lines += _beside(suite, simulations[OURS], simulations, rivals)
     return "\n".join(lines) + "\n"
+
+
+def present_table(every: list[dict[str, Any]], present: list[dict[str, Any]]) -> str:
+    """The present version beside version 0.1.0 and rivals in the same simulations."""
+    lines = [
+        "| suite | beside | tables, simulations | its regret | the present version is lower by |",
+        "|---" * 5 + "|",
+    ]
+    for suite in SUITES:
+        ours = gather(present, suite, "candidates", "regret")[OURS]
+        means = [f"{np.mean(list(at_milestone(ours, at).values())):.2f}" for at in AT[1:]]
+        lines.append(f"| **{NAMES[suite]}** | **the present version** | {len(ours)} | **{' / '.join(means)}** | |")
+        shown = METHODS | {OURS: "freezethaw 0.1.0"}
+        lines += _beside(suite, ours, gather(every, suite, "candidates", "regret"), shown)
+    return "\n".join(lines) + "\n"
+
+
+def _beside(suite: str, ours: Any, simulations: dict[str, Any], methods: dict[str, str]) -> list[str]:
+    """A line for each method: its regret, and by how much ours is lower in the same simulations."""
+    lines = []
+    for method, name in methods.items():
+        regrets, gains, count, tables = [], [], 0, 0
+        for at in AT[1:]:
+            both = _same(at_milestone(simulations[method], at), at_milestone(ours, at))
+            if len(both) < 2:  # one table has no error
+                continue
+            theirs, own = (np.array([np.mean(v, axis=0)[k] for v in both.values()]) for k in (0, 1))
+            regrets.append(f"{theirs.mean():.2f}")
+            error = float((theirs - own).std(ddof=1) / np.sqrt(len(both)))
+            gains.append(f"{float((theirs - own).mean()):+.2f} ± {error:.2f}")
+            count, tables = sum(len(v) for v in both.values()), len(both)
+        if gains:
+            lines.append(
+                f"| {NAMES[suite]} | {name} | {tables}, {count} | {' / '.join(regrets)} | {' / '.join(gains)} |"
+            )
+    return lines
 
 
 def _same(theirs: dict[Any, float], ours: dict[Any, float]) -> dict[str, list[tuple[float, float]]]:
@@ -374,8 +398,9 @@ def source(*names: str) -> str:
             dates = [group["recorded"].rpartition(" ")[2] for group in kept(name)["groups"] if "recorded" in group]
             found.append(f"`{name}`, recorded until {max(dates)}; the file has the commit of each method")
             continue
-        if "commit" in kept(name):
-            found.append(f"`{name}`, of commit {kept(name)['commit']}")
+        commits = {each["commit"] for each in kept(name).get("groups", [kept(name)]) if "commit" in each}
+        if commits:
+            found.append(f"`{name}`, of commit {', '.join(sorted(commits))}")
             continue
         others = [f"--grep={title}" for title in FORMAT_ONLY]  # commits that measured nothing
         command = ["git", "log", "-1", "--format=%h of %cs", "--invert-grep", *others, "--", str(RESULTS / name)]
@@ -419,6 +444,7 @@ def tables() -> dict[str, str]:
     """All tables of the page, by the name of their mark."""
     every = records.published()
     return {
+        "present": present_table(every, records.published(PRESENT)) + source(PRESENT.name),
         "regret": regret_table(regrets()) + source("regret.json"),
         "rivals": rivals_table(every) + source("regret.json"),
         "others": others_table(every) + source("regret.json"),
